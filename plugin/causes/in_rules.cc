@@ -306,6 +306,19 @@ Causes FindInRules(NodeFacts& facts,
   return FindOnNode(rules, StationsOnNode(facts, record, journey), journey, record);
 }
 
+bool IsEndedByBridgeName(NodeFacts& facts,
+                         nft::Ruleset& rules,
+                         const state::Record& record,
+                         const Journey& journey) {
+  const std::optional<Ip>& published = journey.port.host_ip;
+  if (published && published->IsLoopback() && record.rules.snat) {
+    return true;  // what comes from 127.0.0.1 gets the bridge's address as its source
+  }
+  const Causes present = FindOnNode(
+      rules, StationsOnNode(facts, record, journey, BridgeName::kPresent), journey, record);
+  return !present.empty() && present != FindInRules(facts, rules, record, journey);
+}
+
 std::vector<std::string> FindBesideInRules(NodeFacts& facts,
                                            nft::Ruleset& rules,
                                            const state::Record& record,

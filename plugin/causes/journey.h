@@ -181,7 +181,12 @@ class Planner {
                                  nft::Ruleset& rules,
                                  const state::Record& record,
                                  const Journey& journey);
-// The same of what the node itself asks, at the output hook.
+// Whether rules, also ours, end it only because the bridge was renamed: they know it by its name.
+[[nodiscard]] bool IsEndedByBridgeName(NodeFacts& facts,
+                                       nft::Ruleset& rules,
+                                       const state::Record& record,
+                                       const Journey& journey);
+// What they do to what the node itself asks, at the output hook.
 [[nodiscard]] Causes FindInOwnRules(nft::Ruleset& rules,
                                     const state::Record& record,
                                     const Journey& journey);

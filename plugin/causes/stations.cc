@@ -128,9 +128,12 @@ std::vector<Station> Prerouting(const nft::Packet& packet,
            .ours = kDnatPriority}};
 }
 
+// Our rules know the bridge by its name: what comes by one that was renamed gets no mark.
 std::vector<Station> Forward(const nft::Packet& packet,
                              const state::Record& record,
                              Direction direction) {
+  const bool is_marked =
+      direction != Direction::kAnswer || packet.iifname == record.link.gateway_ifname;
   return {{.point = Point::kForward,
            .direction = direction,
            .packet = Marked(packet, record, false),
@@ -138,7 +141,7 @@ std::vector<Station> Forward(const nft::Packet& packet,
            .ours = kOurPriority},
           {.point = Point::kForward,
            .direction = direction,
-           .packet = Marked(packet, record, true),
+           .packet = Marked(packet, record, is_marked),
            .accept_mark_bit = record.rules.forward_hook.accept_mark_bit,
            .first = kOurPriority,
            .ours = kOurPriority}};
@@ -209,15 +212,31 @@ rtnl::Link LinkCalled(NodeFacts& facts, const std::string& name) {
   return (name.empty() ? std::nullopt : facts.FindLink(name)).value_or(rtnl::Link{.name = name});
 }
 
+// By which what is for the container, whose host end is `veth`, leaves the node.
+rtnl::Link GatewayOf(NodeFacts& facts,
+                     const state::Record& record,
+                     const rtnl::Link& veth,
+                     BridgeName name) {
+  rtnl::Link gateway = LinkCalled(facts, record.link.gateway_ifname);
+  if (gateway.index == 0 && gateway.name == record.link.bridge) {
+    gateway = facts.FindLink(veth.master).value_or(gateway);
+  }
+  if (name == BridgeName::kRecorded) {
+    gateway.name = record.link.gateway_ifname;
+  }
+  return gateway;
+}
+
 }  // namespace
 
 std::vector<Station> StationsOnNode(NodeFacts& facts,
                                     const state::Record& record,
-                                    const Journey& journey) {
+                                    const Journey& journey,
+                                    BridgeName name) {
   constexpr Direction kRequest = Direction::kRequest;
   constexpr Direction kAnswer = Direction::kAnswer;
-  const rtnl::Link bridge = LinkCalled(facts, record.link.gateway_ifname);
   const rtnl::Link veth = LinkCalled(facts, state::HostVethName(record.id));
+  const rtnl::Link bridge = GatewayOf(facts, record, veth, name);
   std::vector<Station> stations;
   constexpr std::size_t kUsual = 64;  // not moved each time that some are added
   stations.reserve(kUsual);

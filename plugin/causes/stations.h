@@ -45,9 +45,13 @@ struct Station {
   [[nodiscard]] bool IsBeforeOurs() const { return ours && last <= *ours; }
 };
 
+// Of a bridge that somebody has renamed: the name that it is to have, or the one that it has.
+enum class BridgeName : std::uint8_t { kRecorded, kPresent };
+
 [[nodiscard]] std::vector<Station> StationsOnNode(NodeFacts& facts,
                                                   const state::Record& record,
-                                                  const Journey& journey);
+                                                  const Journey& journey,
+                                                  BridgeName name = BridgeName::kRecorded);
 
 // Of what the container itself sends out, up to our own chain; and of what passes between it and
 // its neighbours on the bridge. Nothing where a client is named: then StationsOnNode() has it.

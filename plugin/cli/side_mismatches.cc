@@ -272,23 +272,27 @@ class Inspection {
     const auto is_concerned = [&](const portmap::DnatEntry& port) {
       const Family family = port.container_ip.family();
       return IsMeant(port) && mismatch.family.value_or(family) == family &&
-             (!IsOfIptables(mismatch) || IsDroppedOnNode(port));
+             (!IsOfIptables(mismatch) || IsDroppedOnNode(port)) &&
+             (!IsBridgeName(mismatch) || IsEndedByBridgeName(port));
     };
     return !IsPassing(mismatch) && !IsOfOtherPolicies(mismatch) &&
            (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_concerned));
   }
 
-  // Packets go by no names, and without the filter of a port more of them pass. What comes back to
-  // whom it was sent by is one of many connections.
+  // Packets go by no names of ports, and without the filter of a port more of them pass. What comes
+  // back to whom it was sent by is one of many connections.
   static bool IsPassing(const Mismatch& mismatch) {
     using Area = Mismatch::Area;
     constexpr std::array kOthers = {
         Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
-    const std::array<std::string, 3> passing = {
-        link::kHairpinMode,
-        link::kLinkName,
-        Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
-    return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part);
+    const std::array<std::string, 2> passing = {
+        link::kHairpinMode, Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
+    const bool is_port_name = mismatch.part == link::kLinkName && !IsBridgeName(mismatch);
+    return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part) || is_port_name;
+  }
+
+  static bool IsBridgeName(const Mismatch& mismatch) {
+    return mismatch.area == Mismatch::Area::kBridge && mismatch.part == link::kLinkName;
   }
 
   // Ours in iptables' tables in nf_tables; iptables-legacy's name their chain.
@@ -304,6 +308,11 @@ class Inspection {
   [[nodiscard]] bool IsDroppedOnNode(const portmap::DnatEntry& port) {
     return !is_table_whole_ ||
            !causes::FindInRules(facts_, Rules(), record_, planner_.Plan(port, client_)).empty();
+  }
+
+  // Rules of ours and of others know the bridge by its name.
+  [[nodiscard]] bool IsEndedByBridgeName(const portmap::DnatEntry& port) {
+    return causes::IsEndedByBridgeName(facts_, Rules(), record_, planner_.Plan(port, client_));
   }
 
   // A chain of policies that does not judge what comes for this allocation.

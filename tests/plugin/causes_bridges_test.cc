@@ -1,0 +1,76 @@
+// A bridge that somebody has renamed, and what is left of it. Our rules know it by its name.
+#include "tests/plugin/causes_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+const std::string kRename =
+    "ip link set nomad down; ip link set nomad name old; ip link set old up; ";
+
+class RenamedBridge : public CausesWorld {};
+
+TEST_P(RenamedBridge, IsNamedAndItsFixHeals) {
+  BreakAndHeal(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Bridges,
+    RenamedBridge,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"Ipv4",
+         Cat("iptables -P FORWARD DROP; ", kRename),
+         "bridge 'nomad' was renamed to 'old'",
+         "bridge.intact"},
+        {"Ipv6",
+         Cat("ip6tables -P FORWARD DROP; ", kRename, "ip address add fd00:26::1/64 dev old nodad"),
+         "bridge 'nomad' was renamed to 'old'",
+         "bridge.intact",
+         Way::kTcp6},
+        {"InRulesOfOthers",
+         Cat("nft 'table inet mine { chain f { type filter hook forward "
+             "priority -5; policy drop; iifname nomad accept; oifname nomad "
+             "accept; }; }'; ",
+             kRename),
+         "bridge 'nomad' was renamed to 'old'",
+         "bridge.intact"}}),
+    kNameOf);
+
+class BridgeName : public CausesWorld {};
+
+TEST_F(BridgeName, IsNotWhyWhereNothingGoesByIt) {
+  host().Must({"sh", "-ec", kRename});
+  ASSERT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(At(Diagnose(Way::kTcp), "/host/0"), "bridge 'nomad' was renamed to 'old'");
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+  host().Must({"nft",
+               "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
+               "8080 drop; }; }"});
+  EXPECT_THAT(Diagnose(Way::kTcp).at("cause").get<std::string>(),
+              HasSubstr("drops what comes for the port"));
+}
+
+// Its source is the bridge's address, by a rule that knows the bridge by its name.
+TEST_F(BridgeName, IsWhyTheNodeGetsNoAnswerOn127001) {
+  Node& other = AddContainer("other");
+  Attach(Publish({Port(8082, 80, "tcp", "127.0.0.1")}), As("other", other));
+  Serve(other, Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
+  const auto answers = [&] {
+    return test::Ask(host(),
+                     {.to = "127.0.0.1", .port = 8082, .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  };
+  const auto cause = [&](const std::string& of) {
+    return At(RunLine(Cat("inspect -json ", of)).json, "/attachments/0/diagnosis/cause");
+  };
+  ASSERT_TRUE(answers());
+  host().Must({"sh", "-ec", kRename});
+  EXPECT_FALSE(answers());
+  EXPECT_EQ(cause("8082"), "bridge 'nomad' was renamed to 'old'");
+  EXPECT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(cause("8080"), nullptr);
+  Paste("nomad-bridge reconcile");
+  EXPECT_TRUE(answers());
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
