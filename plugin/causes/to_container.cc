@@ -6,6 +6,7 @@
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
+#include "plugin/link/former_bridge.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/idle_link.h"
 #include "plugin/state/kernel_names.h"
@@ -133,6 +134,9 @@ class WayLook {
     const std::optional<rtnl::Link> wrong = host_.net.FindLink(way.link);
     if (!wrong) {
       return {};
+    }
+    if (const auto former = link::FindFormer(host_, *wrong, *gateway_)) {
+      return {{.text = former->text, .fix = former->fix}};
     }
     std::optional<Route> nearest;
     for (const Route& route : host_.net.Routes(*wrong)) {

@@ -12,6 +12,7 @@
 #include "plugin/cli/terminal.h"
 #include "plugin/config/node_config.h"
 #include "plugin/link/bridge.h"
+#include "plugin/link/former_bridge.h"
 #include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
@@ -78,7 +79,7 @@ void CheckUsage(Examination& node,
 
 // The gateways' subnets that `route`, out of another link, takes addresses of. A wider one takes
 // none: the subnet's own is more specific. Nor does one to the gateway itself: that is local. A
-// gateway that was renamed is no other link.
+// gateway that was renamed is no other link, and one that has been replaced is named as that.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
                                    const rtnl::Link& link) {
@@ -235,7 +236,20 @@ void CheckMtu(Examination& node) {
   }
 }
 
+void CheckFormerBridges(Examination& node) {
+  for (const auto& [name, record] : node.gateways) {
+    const std::optional<rtnl::Link> gateway = node.host.net.FindLink(name);
+    for (const rtnl::Link& link : node.inventory.links) {
+      const auto former = gateway ? link::FindFormer(node.host, link, *gateway) : std::nullopt;
+      if (former) {
+        node.Fail(former->text, former->fix);
+      }
+    }
+  }
+}
+
 void CheckSubnets(Examination& node) {
+  CheckFormerBridges(node);
   std::set<std::string> overlaps;
   for (const rtnl::Link& link : node.inventory.links) {
     if (IsOurs(link)) {

@@ -72,5 +72,45 @@ TEST_F(BridgeName, IsWhyTheNodeGetsNoAnswerOn127001) {
   EXPECT_TRUE(answers());
 }
 
+class TwoBridges : public CausesWorld {};
+
+// As the first release left them.
+TEST_F(TwoBridges, OfOneNetworkAreNamedAndTheFixHeals) {
+  host().Must({"sh", "-ec", Cat(kRename, "rm /run/nomad-bridge/.generation")});
+  Paste("nomad-bridge reconcile");
+  ASSERT_EQ(AddressesOn(host(), "old"), std::vector<std::string>{"172.26.64.1/20"});
+  EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
+  const json cause = At(Diagnose(Way::kTcp), "/causes/0");
+  EXPECT_EQ(cause.at("what"),
+            "'old', which was bridge 'nomad' before, has its address 172.26.64.1/20, too: what is "
+            "for containers leaves by one of both");
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), cause.at("what"));
+  const std::set<std::string> checks = DoctorsChecks();
+  EXPECT_TRUE(checks.contains("bridge.subnet_overlap"));
+  EXPECT_FALSE(checks.contains("ports.blocked")) << "is said already";
+  Paste(cause.at("fix"));
+  EXPECT_TRUE(Answers(Way::kTcp));
+  EXPECT_FALSE(DoctorsChecks().contains("bridge.subnet_overlap"));
+}
+
+// The other one may be somebody's by now; and the route may lead by the right one, for a while.
+TEST_F(TwoBridges, OfWhichOneHasPortsLosesTheAddressesAlone) {
+  host().Must({"sh",
+               "-ec",
+               Cat("ip link add old address ",
+                   LinkOn(host(), "nomad").at("address").get<std::string>(),
+                   " type bridge; ip link add tap type veth peer name far; ip link set tap up "
+                   "master old; ip link set old up; ip address add 172.26.64.1/20 dev old; ip "
+                   "address add fd00:26::1/64 dev old nodad")});
+  const json found = RunLine("doctor -json bridge.subnet_overlap").json;
+  const std::string fix = At(found, "/checks/0/fix");
+  EXPECT_EQ(fix,
+            "ip address delete 172.26.64.1/20 dev old && ip address delete fd00:26::1/64 dev old");
+  EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes"), json::array());
+  Paste(fix);
+  EXPECT_TRUE(Answers(Way::kTcp) && Answers(Way::kTcp6));
+  EXPECT_FALSE(DoctorsChecks().contains("bridge.subnet_overlap"));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

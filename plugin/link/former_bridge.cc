@@ -1,0 +1,50 @@
+#include "plugin/link/former_bridge.h"
+
+#include <vector>
+
+#include "base/list.h"
+#include "base/text.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+// What has ports may be at work for others.
+Fix FixOf(state::Host& host, const rtnl::Link& former, const std::vector<Cidr>& shared) {
+  const std::string ifname = ShellWord(former.name);
+  if (host.net.Ports(former.index).empty()) {
+    return Format("ip link delete {}", ifname);
+  }
+  std::string command;
+  for (const Cidr& cidr : shared) {
+    command += Format("{}ip address delete {} dev {}", command.empty() ? "" : " && ", cidr, ifname);
+  }
+  return command;
+}
+
+}  // namespace
+
+std::optional<Mismatch> FindFormer(state::Host& host,
+                                   const rtnl::Link& link,
+                                   const rtnl::Link& gateway) {
+  if (link.kind != "bridge" || link.index == gateway.index ||
+      link.mac != Mac::ForName(gateway.name)) {
+    return std::nullopt;
+  }
+  std::vector<Cidr> shared = host.net.Addresses(link);
+  const std::vector<Cidr> own = host.net.Addresses(gateway);
+  std::erase_if(
+      shared, [&](const Cidr& cidr) { return cidr.address.IsLinkLocal() || !Contains(own, cidr); });
+  if (shared.empty()) {
+    return std::nullopt;
+  }
+  return Mismatch{.owner = gateway.name,
+                  .text = Format("'{}', which was bridge '{}' before, has its address {}, too: "
+                                 "what is for containers leaves by one of both",
+                                 link.name,
+                                 gateway.name,
+                                 shared.front()),
+                  .repairable = false,
+                  .fix = FixOf(host, link, shared)};
+}
+
+}  // namespace nomad_bridge::link
