@@ -199,7 +199,6 @@ Trace::~Trace() {
 
 void Trace::Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last) {
   std::vector<char> buffer(kMaxMessage);
-  constexpr std::chrono::seconds kMore{1};
   std::map<std::uint32_t, Ports> ports;  // of each packet, as it came
   bool has_begun = false;
   bool is_over = false;

@@ -10,6 +10,7 @@
 // Source  nft(8), monitor trace; linux/netfilter/nf_tables.h: NFT_MSG_TRACE, NFTA_TRACE_*.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -49,8 +50,9 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
   ~Trace();
 
+  static constexpr std::chrono::seconds kMore{1};
   // Each step that comes goes to `is_last`, until that says so, or until the deadline; once a
-  // packet has come, for a second more at most.
+  // packet has come, for kMore at most.
   void Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last);
 
  private:

@@ -133,6 +133,8 @@ class Passage {
 
   // Whether `step` is a rule of this packet, not of one that follows it.
   bool Take(const nft::TraceStep& step) {
+    is_repeated_ =
+        is_repeated_ || (stage_ != Stage::kNotSeen && step.at == nft::TraceStep::At::kStart);
     if (stage_ > Stage::kOnItsWay) {
       return false;
     }
@@ -151,10 +153,13 @@ class Passage {
   [[nodiscard]] Stage stage() const { return stage_; }
   [[nodiscard]] bool IsDropped() const { return stage_ == Stage::kDropped; }
   [[nodiscard]] bool IsLost() const { return stage_ == Stage::kOnItsWay || stage_ == Stage::kLost; }
+  // Another one has followed it.
+  [[nodiscard]] bool IsRepeated() const { return is_repeated_; }
   [[nodiscard]] const std::optional<nft::TraceStep>& last() const { return last_; }
 
  private:
   Stage stage_ = Stage::kNotSeen;
+  bool is_repeated_ = false;
   std::optional<nft::TraceStep> last_;
 };
 
@@ -196,30 +201,39 @@ class Connection {
   std::uint16_t client_port_ = 0;
 };
 
-// Whether the kernel has completed a connection of the node's own.
-bool IsConnected(const OwnEnd& own) {
+// Of TCP; kUnknown: of another protocol, or nothing is known of it.
+enum class Handshake : std::uint8_t { kUnknown, kPending, kRefused, kDone };
+
+// Of a connection of the node's own.
+Handshake OwnHandshake(const OwnEnd& own) {
   constexpr int kMomentMs = 100;
   pollfd waiting{.fd = own.socket.get(), .events = POLLOUT, .revents = 0};
+  if (::poll(&waiting, 1, kMomentMs) <= 0) {
+    return Handshake::kPending;
+  }
   int error = 0;
   socklen_t size = sizeof error;
-  return ::poll(&waiting, 1, kMomentMs) > 0 &&
-         ::getsockopt(own.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  const int got = ::getsockopt(own.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return got == 0 && error == 0 ? Handshake::kDone : Handshake::kRefused;
 }
 
-// Of TCP; nullopt: not known.
-std::optional<bool> IsEstablished(state::Host& host,
-                                  const Journey& journey,
-                                  const OwnEnd& own,
-                                  std::uint16_t client_port) {
+Handshake FindHandshake(state::Host& host,
+                        const Journey& journey,
+                        const OwnEnd& own,
+                        std::uint16_t client_port) {
   if (journey.port.protocol != portmap::Protocol::kTcp) {
-    return std::nullopt;
+    return Handshake::kUnknown;
   }
   if (own.port != 0) {
-    return IsConnected(own);
+    return OwnHandshake(own);
   }
-  return client_port == 0 || !journey.is_client_named
-             ? std::nullopt
-             : conntrack::Conntrack::In(host.netns).IsEstablished(*journey.client, client_port);
+  const std::optional<bool> is_established =
+      client_port == 0 || !journey.is_client_named
+          ? std::nullopt
+          : conntrack::Conntrack::In(host.netns).IsEstablished(*journey.client, client_port);
+  return !is_established   ? Handshake::kUnknown
+         : *is_established ? Handshake::kDone
+                           : Handshake::kPending;
 }
 
 // Of the answers of a published port those to the node itself alone pass there.
@@ -231,11 +245,30 @@ bool IsAtInput(state::Host& host, const Passage& answer) {
   });
 }
 
+// A client asks again after 1 second, and after 3: of a slow one, or a slow service, it shows by
+// then that it is answered.
+constexpr std::chrono::seconds kPatience{3};
+
+// Behind the last rule that has seen it.
+std::string RemarkOnHandshake(const Connection& seen, Handshake handshake, bool is_own) {
+  using Stage = Passage::Stage;
+  const auto seconds = (kPatience + nft::Trace::kMore).count();
+  if (seen.answer.stage() != Stage::kPassed) {
+    return handshake == Handshake::kRefused
+               ? "it ends in an error, without an answer"
+               : Format("in {} seconds nothing has come back from the container", seconds);
+  }
+  if (handshake == Handshake::kRefused) {
+    return "answer: it refuses";
+  }
+  return is_own ? "answer: this node does not take it for one"
+                : Format("answer: in {} seconds the client has not confirmed it{}",
+                         seconds,
+                         seen.request.IsRepeated() ? ", and has asked again" : "");
+}
+
 // What the last rule does not say.
-std::string RemarkOn(state::Host& host,
-                     const Connection& seen,
-                     std::optional<bool> is_established,
-                     bool is_own) {
+std::string RemarkOn(state::Host& host, const Connection& seen, Handshake handshake, bool is_own) {
   constexpr std::string_view kNoRule =
       "gets no further, and no rule that is seen says so: a queue without a program, "
       "iptables-legacy, or a route";
@@ -251,24 +284,31 @@ std::string RemarkOn(state::Host& host,
   if (seen.answer.IsLost()) {
     return Cat("answer: it ", kNoRule);
   }
-  if (seen.request.stage() != Stage::kPassed || is_established.value_or(true)) {
-    return "";
-  }
-  return seen.answer.stage() == Stage::kPassed
-             ? "answer: it refuses, or the client does not take it for an answer"
-             : "nothing has come back from the container";
+  const bool is_open = handshake == Handshake::kPending || handshake == Handshake::kRefused;
+  return seen.request.stage() == Stage::kPassed && is_open
+             ? RemarkOnHandshake(seen, handshake, is_own)
+             : "";
+}
+
+// A client that was sent an answer, and does not ask again, may well have got it.
+bool MayBeAnswered(const Connection& seen, bool is_own) {
+  return !is_own && seen.answer.stage() == Passage::Stage::kPassed && !seen.request.IsRepeated();
 }
 
 Traced::Outcome OutcomeOf(const Connection& seen,
-                          std::optional<bool> is_established,
+                          Handshake handshake,
+                          bool is_own,
                           portmap::Protocol protocol) {
   using Outcome = Traced::Outcome;
   using Stage = Passage::Stage;
-  if (seen.IsDropped()) {
+  if (seen.IsDropped() || handshake == Handshake::kRefused) {
     return Outcome::kUnanswered;
   }
-  if (is_established) {
-    return *is_established ? Outcome::kAnswered : Outcome::kUnanswered;
+  if (handshake == Handshake::kDone) {
+    return Outcome::kAnswered;
+  }
+  if (handshake == Handshake::kPending) {
+    return MayBeAnswered(seen, is_own) ? Outcome::kUnknown : Outcome::kUnanswered;
   }
   if (seen.request.IsLost() || seen.answer.IsLost()) {
     return Outcome::kUnanswered;
@@ -282,22 +322,31 @@ Traced::Outcome OutcomeOf(const Connection& seen,
 
 Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadline) {
   const OwnEnd own = journey.is_client_named || !journey.node ? OwnEnd() : OpenOwnEnd(journey);
+  const bool is_own = own.port != 0;
   nft::Trace trace = nft::Trace::Start(host.netns, ChoicesOf(journey, own.port));
-  if (own.port != 0) {
+  if (is_own) {
     SendFrom(own, journey);
   }
   Connection seen(journey.port.host_port);
-  trace.Read(deadline, [&](const nft::TraceStep& step) {
+  const auto take = [&](const nft::TraceStep& step) {
     seen.Take(step);
     // What another client sends then shows whether it has taken the answer for one.
-    return seen.IsDropped() || (own.port != 0 && seen.answer.stage() == Passage::Stage::kPassed);
-  });
-  const std::optional<bool> is_established = IsEstablished(host, journey, own, seen.client_port());
+    return seen.IsDropped() || (is_own && seen.answer.stage() == Passage::Stage::kPassed);
+  };
+  trace.Read(deadline, take);
+  const auto find = [&] { return FindHandshake(host, journey, own, seen.client_port()); };
+  Handshake handshake = find();
+  const Deadline last = FromNow(kPatience);
+  while (handshake == Handshake::kPending && !seen.IsDropped() &&
+         std::chrono::steady_clock::now() < last) {
+    constexpr std::chrono::milliseconds kOnce{500};
+    trace.Read(FromNow(kOnce), take);
+    handshake = find();
+  }
   Traced traced = {.lines = seen.lines,
-                   .outcome = OutcomeOf(seen, is_established, journey.port.protocol)};
-  const std::string remark = traced.outcome == Traced::Outcome::kUnanswered
-                                 ? RemarkOn(host, seen, is_established, own.port != 0)
-                                 : "";
+                   .outcome = OutcomeOf(seen, handshake, is_own, journey.port.protocol)};
+  const std::string remark =
+      traced.outcome == Traced::Outcome::kAnswered ? "" : RemarkOn(host, seen, handshake, is_own);
   if (!remark.empty()) {
     traced.lines.push_back(remark);
   }

@@ -1,5 +1,6 @@
 // nomad-bridge inspect PORT -trace: what cannot be told by looking.
 #include <chrono>
+#include <regex>
 
 #include "tests/plugin/cli_world.h"
 #include "tests/support/soon.h"
@@ -124,6 +125,65 @@ TEST_F(Traced, IsNoSuccessWithoutAnAnswer) {
   const auto says = Exits(1, Out(EndsWith(" nothing has come back from the container\n")));
   EXPECT_THAT(RunLine("inspect 8080 -trace"), says);
   EXPECT_THAT(TraceOfClient(false), says);
+}
+
+// As a service that is slow to take connections, or a client far away: it asks again and again, and
+// is answered in the end.
+class SlowHandshake : public Traced {
+ protected:
+  // Though `where` drops the first two of these packets.
+  void ExpectAnsweredBehind(Node& where, const std::string& packets) {
+    Do("true");
+    Process inspect = StartTrace();
+    where.Must({"nft",
+                Cat("table inet slow { chain c { type filter hook input priority 0; ",
+                    packets,
+                    " counter drop; }; }")});
+    Process client = Process::Start(
+        {.argv = {"timeout", "8", "bash", "-c", Cat("true <>/dev/tcp/", kHostIp4, "/8080")},
+         .in_child = [&] { outside().Enter(); }});
+    EXPECT_TRUE(Soon([&] {
+      return std::regex_search(where.Must(Words("nft list table inet slow")),
+                               std::regex("packets [2-9]"));
+    }));
+    where.Must(Words("nft delete table inet slow"));
+    EXPECT_THAT(inspect.Wait(), Exits(0, Out(Not(HasSubstr(" seconds ")))));
+    EXPECT_EQ(client.Wait().exit_code, 0);
+  }
+};
+
+TEST_F(SlowHandshake, OfTheServiceIsASuccess) {
+  ExpectAnsweredBehind(container(), "tcp flags syn");
+}
+
+TEST_F(SlowHandshake, OfTheClientIsASuccess) {
+  ExpectAnsweredBehind(outside(), "tcp sport 8080");
+}
+
+TEST_F(Traced, SaysThatAClientIsAnsweredAndDoesNotTakeIt) {
+  Do("true");
+  outside().Must({"nft",
+                  "table inet deaf { chain c { type filter hook input priority 0; tcp sport 8080 "
+                  "drop; }; }"});
+  Process inspect = StartTrace();
+  const Call call = {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(3000)};
+  EXPECT_EQ(Ask(outside(), call), std::nullopt);
+  EXPECT_THAT(inspect.Wait(),
+              Exits(1,
+                    Out(EndsWith("answer: in 4 seconds the client has not confirmed it, and has "
+                                 "asked again\n"))));
+}
+
+TEST_F(Traced, SaysThatThePortRefuses) {
+  Do("nft delete table ip mine");
+  container().Must({"nft",
+                    "table inet mine { chain c { type filter hook input priority 0; tcp dport 80 "
+                    "reject with tcp reset; }; }"});
+  EXPECT_THAT(RunLine("inspect 8080 -trace"), Exits(1, Out(EndsWith("answer: it refuses\n"))));
+  container().Must(
+      {"sh", "-ec", "nft flush table inet mine; nft add rule inet mine c tcp dport 80 reject"});
+  EXPECT_THAT(RunLine("inspect 8080 -trace"),
+              Exits(1, Out(EndsWith(" it ends in an error, without an answer\n"))));
 }
 
 // What the container answers goes to the node then, as far as it knows.
