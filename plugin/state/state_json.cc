@@ -2,14 +2,18 @@
 
 #include <array>
 #include <exception>
+#include <map>
+#include <set>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include <nlohmann/json.hpp>
 
 #include "base/list.h"
 #include "base/text.h"
+#include "plugin/state/json_places.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/state/state_keys.h"
 
@@ -104,87 +108,139 @@ struct Writer {
   static json Encode(VlanRange& range) { return json::array({range.first, range.last}); }
 };
 
+// The places of what Fields() visits.
 struct Reader {
-  const json& object;
+  template <typename Value>
+  static Place PlaceOf(Value& value) {
+    static constexpr Place::Operations kOperations = OperationsOn<Value>();
+    return {.value = &value, .operations = &kOperations};
+  }
 
-  // What another release does not write has its default.
-  void operator()(const char* key, auto& field) {
-    if (const auto found = object.find(key); found != object.end()) {
-      Decode(*found, field);
+ private:
+  template <typename Value>
+  static constexpr Place::Operations OperationsOn() {
+    Place::Operations operations = {
+        .set = [](void* value, const Scalar& from) { Set(*static_cast<Value*>(value), from); }};
+    if constexpr (requires(Value & value) { Begin(value); }) {
+      operations.begin = [](void* value) { return Begin(*static_cast<Value*>(value)); };
+    } else if constexpr (requires(Value & value) { Item(value, std::size_t()); }) {
+      operations.item = [](void* value, std::size_t index) {
+        return Item(*static_cast<Value*>(value), index);
+      };
+    } else if constexpr (!kIsScalar<Value>) {
+      operations.member = [](void* value, std::string_view key) {
+        return Member(*static_cast<Value*>(value), key);
+      };
     }
+    return operations;
   }
 
   template <typename Value>
-  static void Decode(const json& from, Value& value) {
-    if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
-      value = DecodeInteger<Value>(from);
+  static constexpr bool kIsScalar =
+      std::is_integral_v<Value> || std::is_same_v<Value, std::string> || IsText<Value>;
+
+  template <typename Wanted>
+  static const Wanted& Get(const Scalar& from, const char* wanted) {
+    const Wanted* const found = std::get_if<Wanted>(&from);
+    return found != nullptr ? *found : throw std::invalid_argument(Cat("a value is ", wanted));
+  }
+  static std::string_view Text(const Scalar& from) {
+    return Get<std::string_view>(from, "no string");
+  }
+  // Not a fraction, and none that is too large.
+  template <typename Value>
+  static Value Integer(const Scalar& from) {
+    const auto* const positive = std::get_if<std::uint64_t>(&from);
+    const auto* const negative = std::get_if<std::int64_t>(&from);
+    if (positive != nullptr ? !std::in_range<Value>(*positive)
+                            : negative == nullptr || !std::in_range<Value>(*negative)) {
+      throw std::out_of_range("a value is no integer of its range");
+    }
+    return static_cast<Value>(positive != nullptr ? *positive
+                                                  : static_cast<std::uint64_t>(*negative));
+  }
+
+  template <typename Value>
+  static void Set(Value& value, const Scalar& from) {
+    if constexpr (std::is_same_v<Value, bool>) {
+      value = Get<bool>(from, "neither true nor false");
+    } else if constexpr (std::is_integral_v<Value>) {
+      value = Integer<Value>(from);
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      value = Text(from);
     } else if constexpr (IsText<Value>) {
-      value = Value::Parse(from.get<std::string>()).value();
-    } else if constexpr (std::is_constructible_v<json, Value>) {
-      from.get_to(value);
-    } else {
-      // find() would find nothing in an array, either, and all would have its default.
-      if (!from.is_object() && !from.is_null()) {
-        throw std::invalid_argument(Cat(from.dump(), " is no object"));
+      value = Value::Parse(Text(from)).value();
+    } else {  // a list or an object: all of it has its default
+      Get<std::nullptr_t>(from, "no list, and no object");
+    }
+  }
+  static void Set(portmap::Protocol& protocol, const Scalar& from) {
+    protocol = portmap::ParseProtocol(Text(from)).value();
+  }
+  static void Set(config::ForceAddress& force, const Scalar& from) {
+    force = FindNamed<config::ForceAddress>(kForceAddressTexts, Text(from)).value();
+  }
+  static void Set(firewall::Ingress& ingress, const Scalar& from) {
+    ingress = firewall::ParseIngress(Text(from)).value();
+  }
+  static void Set(firewall::Inbound& inbound, const Scalar& from) {
+    inbound = firewall::ParseInbound(Text(from)).value();
+  }
+  // One that is unknown is another release's.
+  static void Set(Phase& phase, const Scalar& from) {
+    phase = FindNamed<Phase>(kPhaseTexts, Text(from)).value_or(Phase::kLive);
+  }
+  template <typename Value>
+  static void Set(std::optional<Value>& value, const Scalar& from) {
+    const auto* const text = std::get_if<std::string_view>(&from);
+    if (!std::holds_alternative<std::nullptr_t>(from) && (text == nullptr || !text->empty())) {
+      Set(value.emplace(), from);
+    }
+  }
+
+  template <typename Value>
+  static Place Begin(std::optional<Value>& value) {
+    return PlaceOf(value.emplace());
+  }
+
+  template <typename Value>
+  static Place Item(std::vector<Value>& items, std::size_t /*index*/) {
+    return PlaceOf(items.emplace_back());
+  }
+  static Place Item(std::set<std::string>& items, std::size_t /*index*/) {
+    static constexpr Place::Operations kInsert = {.set = [](void* value, const Scalar& from) {
+      static_cast<std::set<std::string>*>(value)->emplace(Text(from));
+    }};
+    return {.value = &items, .operations = &kInsert};
+  }
+  static Place Item(VlanRange& range, std::size_t index) {
+    return index == 0 ? PlaceOf(range.first) : index == 1 ? PlaceOf(range.last) : Place();
+  }
+
+  struct Finder {
+    std::string_view key;
+    Place found;
+
+    void operator()(std::string_view name, auto& field) {
+      if (key == name) {
+        found = PlaceOf(field);
       }
-      Reader reader{from};
-      Fields(reader, value);
     }
-  }
-  // get() would cut a fraction, or a number that is too large.
+  };
   template <typename Value>
-  static Value DecodeInteger(const json& from) {
-    const bool fits =
-        from.is_number_unsigned()
-            ? std::in_range<Value>(from.get<std::uint64_t>())
-            : from.is_number_integer() && std::in_range<Value>(from.get<std::int64_t>());
-    if (!fits) {
-      throw std::out_of_range(Cat(from.dump(), " is no integer of the range"));
-    }
-    return from.get<Value>();
+  static Place Member(Value& value, std::string_view key) {
+    Finder finder{.key = key};
+    Fields(finder, value);
+    return finder.found;
   }
-  static void Decode(const json& from, portmap::Protocol& protocol) {
-    protocol = portmap::ParseProtocol(from.get<std::string>()).value();
-  }
-  static void Decode(const json& from, config::ForceAddress& force) {
-    force = FindNamed<config::ForceAddress>(kForceAddressTexts, from.get<std::string>()).value();
-  }
-  static void Decode(const json& from, firewall::Ingress& ingress) {
-    ingress = firewall::ParseIngress(from.get<std::string>()).value();
-  }
-  static void Decode(const json& from, firewall::Inbound& inbound) {
-    inbound = firewall::ParseInbound(from.get<std::string>()).value();
+  // A part that is unknown is another release's.
+  static Place Member(std::map<cni::Part, Phase>& parts, std::string_view key) {
+    const std::optional<cni::Part> part = cni::ParsePart(key);
+    return part ? PlaceOf(parts[*part]) : Place();
   }
   template <typename Value>
-  static void Decode(const json& from, std::optional<Value>& value) {
-    if (!from.is_null() && from != "") {
-      Decode(from, value.emplace());
-    }
-  }
-  template <typename Item>
-  static void Decode(const json& from, std::vector<Item>& items) {
-    for (const json& each : from) {
-      Decode(each, items.emplace_back());
-    }
-  }
-  // A part or a phase that is unknown is another release's.
-  static void Decode(const json& from, std::map<cni::Part, Phase>& parts) {
-    for (const auto& [name, phase] : from.get_ref<const json::object_t&>()) {
-      if (const std::optional<cni::Part> part = cni::ParsePart(name)) {
-        parts[*part] =
-            FindNamed<Phase>(kPhaseTexts, phase.get<std::string>()).value_or(Phase::kLive);
-      }
-    }
-  }
-  template <typename Value>
-  static void Decode(const json& from, std::map<std::string, Value>& values) {
-    for (const auto& [key, value] : from.get_ref<const json::object_t&>()) {
-      Decode(value, values[key]);
-    }
-  }
-  static void Decode(const json& from, VlanRange& range) {
-    Decode(from.at(0), range.first);
-    Decode(from.at(1), range.last);
+  static Place Member(std::map<std::string, Value>& values, std::string_view key) {
+    return PlaceOf(values[std::string(key)]);
   }
 };
 
@@ -197,10 +253,9 @@ json Written(Stored stored, json object = json::object()) {
 }
 
 template <typename Stored>
-Stored Read(const json& object) {
+Stored Read(std::string_view text) {
   Stored stored;
-  Reader reader{object};
-  Fields(reader, stored);
+  ReadJson(text, Reader::PlaceOf(stored));
   return stored;
 }
 
@@ -218,11 +273,7 @@ std::string FormatRecord(const Record& record, const Origin& origin) {
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  const json object = json::parse(text, nullptr, false);
-  if (object.is_discarded()) {
-    throw std::invalid_argument("it is no JSON");
-  }
-  auto stored = Read<StoredRecord>(object);
+  auto stored = Read<StoredRecord>(text);
   stored.record.text = text;
   const AttachmentId& id = stored.record.id;
   if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
@@ -238,7 +289,7 @@ std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin)
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  return Read<StoredCheckpoint>(json::parse(text));  // without an origin it is nobody's
+  return Read<StoredCheckpoint>(text);  // without an origin it is nobody's
 }
 
 std::optional<std::string> FindContainerId(std::string_view text) {
