@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 
 #include <linux/rtnetlink.h>
 
@@ -59,58 +60,50 @@ Route ReadCommon(const rtmsg& head, const netlink::Attributes& attributes) {
   };
 }
 
-constexpr int kAnyLink = 0;
+// By the index of the link that they lead out of.
+using RoutesByLink = std::map<int, std::vector<Route>>;
 
-// The next hops of a multipath route that go out of link `index`.
-std::vector<netlink::Attributes> HopsOut(std::span<const std::uint8_t> bytes, int index) {
-  std::vector<netlink::Attributes> hops;
+// Adds what a multipath route has of next hops.
+void ReadHops(std::span<const std::uint8_t> bytes, const Route& route, RoutesByLink& routes) {
   rtnexthop hop{};
   while (bytes.size() >= sizeof(hop)) {
     std::memcpy(&hop, bytes.data(), sizeof(hop));
     if (hop.rtnh_len < sizeof(hop) || hop.rtnh_len > bytes.size()) {
       break;
     }
-    if (index == kAnyLink || hop.rtnh_ifindex == index) {
-      hops.push_back(
-          netlink::Attributes::Of(bytes.subspan(sizeof(hop), hop.rtnh_len - sizeof(hop))));
-    }
+    const auto attributes =
+        netlink::Attributes::Of(bytes.subspan(sizeof(hop), hop.rtnh_len - sizeof(hop)));
+    Route& read = routes[hop.rtnh_ifindex].emplace_back(route);
+    read.gateway = attributes.Address(RTA_GATEWAY);
     const std::size_t aligned = NLMSG_ALIGN(hop.rtnh_len);
     bytes = bytes.subspan(std::min(aligned, bytes.size()));
   }
-  return hops;
 }
 
 // One for each of its next hops.
-void ReadRoutes(const rtmsg& head,
-                const netlink::Attributes& attributes,
-                int index,
-                std::vector<Route>& routes) {
+void ReadRoutes(const rtmsg& head, const netlink::Attributes& attributes, RoutesByLink& routes) {
   if (head.rtm_type != RTN_UNICAST || (head.rtm_family != AF_INET && head.rtm_family != AF_INET6)) {
     return;
   }
-  std::vector<netlink::Attributes> hops = HopsOut(attributes.Bytes(RTA_MULTIPATH), index);
-  const int oif = attributes.Number<int>(RTA_OIF).value_or(0);
-  if (oif != 0 && (index == kAnyLink || oif == index)) {
-    hops.push_back(attributes);
-  }
-  for (const netlink::Attributes& hop : hops) {
-    Route route = ReadCommon(head, attributes);
-    route.gateway = hop.Address(RTA_GATEWAY);
-    routes.push_back(route);
+  const Route route = ReadCommon(head, attributes);
+  ReadHops(attributes.Bytes(RTA_MULTIPATH), route, routes);
+  if (const int oif = attributes.Number<int>(RTA_OIF).value_or(0); oif != 0) {
+    routes[oif].emplace_back(route).gateway = attributes.Address(RTA_GATEWAY);
   }
 }
 
-std::vector<Route> ListRoutes(netlink::RequestSocket& socket, int index, const std::string& what) {
-  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_UNSPEC});
-  if (index != kAnyLink) {
-    request.PutU32(RTA_OIF, static_cast<std::uint32_t>(index));
-  }
-  std::vector<Route> routes;
-  netlink::ForEachMessage<rtmsg>(socket.TransactOrThrow(request, what),
-                                 [&](const rtmsg& head, const auto& attributes) {
-                                   ReadRoutes(head, attributes, index, routes);
-                                 });
+RoutesByLink ListRoutes(netlink::RequestSocket& socket,
+                        const netlink::Message& request,
+                        const std::string& what) {
+  RoutesByLink routes;
+  netlink::ForEachMessage<rtmsg>(
+      socket.TransactOrThrow(request, what),
+      [&](const rtmsg& head, const auto& attributes) { ReadRoutes(head, attributes, routes); });
   return routes;
+}
+
+netlink::Message ListRoutesRequest() {
+  return {RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_UNSPEC}};
 }
 
 }  // namespace
@@ -170,11 +163,23 @@ void Socket::EnsureGone(const LearntRoute& learnt) {
 }
 
 std::vector<Route> Socket::Routes(const Link& link) {
-  return ListRoutes(socket_, link.index, Format("cannot list the routes out of '{}'", link.name));
+  netlink::Message request = ListRoutesRequest();
+  request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  // An older kernel does not narrow the dump, and a multipath route has other links' hops.
+  return ListRoutes(
+      socket_, request, Format("cannot list the routes out of '{}'", link.name))[link.index];
+}
+
+std::map<int, std::vector<Route>> Socket::RoutesByLink() {
+  return ListRoutes(socket_, ListRoutesRequest(), "cannot list the routes");
 }
 
 std::vector<Route> Socket::Routes() {
-  return ListRoutes(socket_, kAnyLink, "cannot list the routes");
+  std::vector<Route> all;
+  for (const auto& [link, routes] : RoutesByLink()) {
+    all.insert(all.end(), routes.begin(), routes.end());
+  }
+  return all;
 }
 
 }  // namespace nomad_bridge::rtnl

@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -292,8 +293,7 @@ class Socket {
 
   // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules
   // of any kind see them, but for those to it with the mark `except_mark`. Stays until the link
-  // goes. One more round trip where there is no such filter yet. False if this kernel has no tc
-  // filters.
+  // goes. One more round trip where there is none yet. False if this kernel has no tc filters.
   [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
   void EnsureLocalhostFilterGone(const Link& link);
   // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
@@ -327,12 +327,12 @@ class Socket {
   // Other routes to the same destination stay: an identical one is success, one through another
   // gateway a second path.
   void EnsureRoute(const Link& link, const Route& route);
-  // Every unicast route out of `link`, all tables, including those that the kernel made for
-  // addresses. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an
-  // IPv6 route made without a priority has 1024.
+  // Every unicast route out of `link`, all tables, also those that the kernel made for addresses:
+  // table and scope are always given (IPv6's scope is 0), and IPv6's priority is 1024 by default.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
-  // The same out of any link.
+  // Those out of all links, and the same by the link's index. As costly as those out of one.
   [[nodiscard]] std::vector<Route> Routes();
+  [[nodiscard]] std::map<int, std::vector<Route>> RoutesByLink();
   // Routes learnt from router advertisements, each with the link that it leads out of.
   struct LearntRoute {
     int link = 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -250,12 +251,13 @@ void CheckFormerBridges(Examination& node) {
 
 void CheckSubnets(Examination& node) {
   CheckFormerBridges(node);
+  std::map<int, std::vector<Route>> routes = node.host.net.RoutesByLink();
   std::set<std::string> overlaps;
   for (const rtnl::Link& link : node.inventory.links) {
     if (IsOurs(link)) {
       continue;
     }
-    for (const Route& route : node.host.net.Routes(link)) {
+    for (const Route& route : routes[link.index]) {
       overlaps.merge(OverlapsWith(node, route, link));
     }
   }

@@ -51,6 +51,17 @@ class Cost : public CliWorld {
     return calls;
   }
 
+  // How often doctor has the node list all of a kind.
+  std::ptrdiff_t DumpsOfDoctor(const std::string& request) {
+    const std::string log = "/run/calls";
+    static_cast<void>(Execute(
+        UnderStrace(Command{.argv = {BinaryUnderTest(), "doctor"}}, log, {"-e", "trace=sendto"})));
+    return std::ranges::count_if(Lines(FindFile(log, 64 << 20).value()), [&](const auto& line) {
+      return line.find(request + ", nlmsg_flags=NLM_F_REQUEST|NLM_F_DUMP") != line.npos &&
+             line.find("AF_BRIDGE") == line.npos;
+    });
+  }
+
   // One attachment of its own comes, is checked and goes. Without IPv6, which may have to be waited
   // for.
   std::map<std::string, Calls> Measure(const std::function<void()>& before_each) {
@@ -147,21 +158,26 @@ TEST_F(Cost, OfSettingsIsNoFileUnderTheNodesProc) {
 TEST_F(Cost, OfDoctorIsOneDumpOfLinksHoweverManyHaveLostTheirWay) {
   Attach(Publish({Port(8080, 80)}, DualStack()), As("first", AddContainer("first")));
   host().Must(Words("ip address flush dev uplink"));
-  const auto dumps = [&] {
-    const std::string log = "/run/calls";
-    static_cast<void>(Execute(
-        UnderStrace(Command{.argv = {BinaryUnderTest(), "doctor"}}, log, {"-e", "trace=sendto"})));
-    return std::ranges::count_if(Lines(FindFile(log, 64 << 20).value()), [](const auto& line) {
-      return line.find("RTM_GETLINK, nlmsg_flags=NLM_F_REQUEST|NLM_F_DUMP") != line.npos &&
-             line.find("AF_BRIDGE") == line.npos;
-    });
-  };
-  const auto of_one = dumps();
+  const auto of_one = DumpsOfDoctor("RTM_GETLINK");
   EXPECT_GT(of_one, 0);
   for (int n = 1; n < 5; ++n) {
     Attach(Publish({Port(8080 + n, 80)}, DualStack()), As(Cat(n), AddContainer(Cat(n))));
   }
-  EXPECT_EQ(dumps(), of_one);
+  EXPECT_EQ(DumpsOfDoctor("RTM_GETLINK"), of_one);
+}
+
+// 1,000 dumps of the routes of 1,000 containers behind another plugin's bridge took half of a
+// metrics.
+TEST_F(Cost, OfDoctorIsOneDumpOfRoutesHoweverManyLinksAreStrangers) {
+  Attach(Publish({Port(8080, 80)}, DualStack()));
+  const auto beside_none = DumpsOfDoctor("RTM_GETROUTE");
+  EXPECT_GT(beside_none, 0);
+  for (int n = 0; n < 5; ++n) {
+    host().Must(Words(Format("ip link add stranger{} type veth peer name peer{}", n, n)));
+    host().Must(Words(Format("ip address add 10.9.{}.1/24 dev stranger{}", n, n)));
+    host().Must(Words(Format("ip link set stranger{} up", n)));
+  }
+  EXPECT_EQ(DumpsOfDoctor("RTM_GETROUTE"), beside_none);
 }
 
 // By policies that are about every namespace, each is another kind, with a chain of its own. The
