@@ -1,6 +1,8 @@
 // An ADD by one of the names of which the kernel refuses one request or another call, whichever it
 // is: what the plugins before it have made is as they left it, and DEL of the list removes that,
 // too.
+#include <sys/syscall.h>
+
 #include "tests/support/refusal.h"
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
@@ -13,10 +15,9 @@ struct ListEntry : Named {
   std::size_t place;
 };
 
-// Of a netlink request `call` is empty.
 struct RefusedCall : Named {
-  const char* call = "";
-  const char* error = "";
+  int call;
+  int error;
 };
 
 class RefusedName : public World,
@@ -26,8 +27,7 @@ class RefusedName : public World,
 
   [[nodiscard]] Refusal RunRefused(const Command& command, int nth) const {
     const RefusedCall& refused = std::get<1>(GetParam());
-    return *refused.call == '\0' ? RunRefusedAt(command, nth)
-                                 : RunFailingAt(command, nth, refused.call, refused.error);
+    return RunFailingAt(command, nth, refused.call, refused.error);
   }
 
   // The result of the plugins before it.
@@ -116,11 +116,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(ListEntry{"Bridge", 1},
                                          ListEntry{"Firewall", 2},
                                          ListEntry{"Portmap", 3}),
-                       ::testing::Values(RefusedCall{"Requests"},
-                                         RefusedCall{"Socket", "socket", "ENOBUFS"},
-                                         RefusedCall{"Fcntl", "fcntl", "EINTR"},
-                                         RefusedCall{"Write", "write", "ENOSPC"},
-                                         RefusedCall{"Rename", "rename", "ENOSPC"})),
+                       ::testing::Values(RefusedCall{"Requests", SYS_sendto, EPERM},
+                                         RefusedCall{"Socket", SYS_socket, ENOBUFS},
+                                         RefusedCall{"Fcntl", SYS_fcntl, EINTR},
+                                         RefusedCall{"Write", SYS_write, ENOSPC},
+                                         RefusedCall{"Rename", SYS_rename, ENOSPC})),
     [](const auto& row) { return Cat(std::get<0>(row.param).name, std::get<1>(row.param).name); });
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Commands of which the kernel refuses one request, or of which one answer is lost, whichever it
 // is: a failed ADD leaves nothing, and a DEL that succeeds has removed everything.
 
+#include <sys/syscall.h>
+
 #include "tests/plugin/repair_sweep.h"
 #include "tests/support/refusal.h"
 
@@ -82,10 +84,14 @@ TEST_F(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
 
 // ---- answers that are lost
 
-class LostAnswer : public RefusedRequest, public ::testing::WithParamInterface<const char*> {
+struct Loss : Named {
+  int error;
+};
+
+class LostAnswer : public RefusedRequest, public ::testing::WithParamInterface<Loss> {
  protected:
   const Run run_ = [](Command command, int nth) {
-    return RunUnansweredAt(std::move(command), nth, GetParam());
+    return RunUnansweredAt(std::move(command), nth, GetParam().error);
   };
 };
 
@@ -97,18 +103,22 @@ TEST_P(LostAnswer, ToADelIsReportedAndTheNextDelFinishesIt) {
   ExpectTheNextDelFinishes(config_, run_);
 }
 
-INSTANTIATE_TEST_SUITE_P(Errors, LostAnswer, ::testing::Values("ENOMEM", "EAGAIN"), kNameOfText);
+INSTANTIATE_TEST_SUITE_P(Errors,
+                         LostAnswer,
+                         ::testing::Values(Loss{"ENOMEM", ENOMEM}, Loss{"EAGAIN", EAGAIN}),
+                         kNameOf);
 
 // ---- other calls that fail
 
 struct Failure : Named {
-  const char* error;
+  int call;
+  int error;
 };
 
 class FailingCall : public RefusedRequest, public ::testing::WithParamInterface<Failure> {
  protected:
   const Run run_ = [](Command command, int nth) {
-    return RunFailingAt(std::move(command), nth, std::string(GetParam().name), GetParam().error);
+    return RunFailingAt(std::move(command), nth, GetParam().call, GetParam().error);
   };
 };
 
@@ -144,16 +154,16 @@ TEST_P(FailingCall, OfACheckChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Of,
                          FailingCall,
-                         ::testing::Values(Failure{"openat", "ENOMEM"},
-                                           Failure{"socket", "ENOBUFS"},
-                                           Failure{"sendto", "ENOBUFS"},
-                                           Failure{"recvmsg", "ENOMEM"},
-                                           Failure{"flock", "EINTR"},
-                                           Failure{"fcntl", "EINTR"},
-                                           Failure{"write", "ENOSPC"},
-                                           Failure{"linkat", "ENOSPC"},
-                                           Failure{"rename", "ENOSPC"},
-                                           Failure{"unlink", "EBUSY"}),
+                         ::testing::Values(Failure{"openat", SYS_openat, ENOMEM},
+                                           Failure{"socket", SYS_socket, ENOBUFS},
+                                           Failure{"sendto", SYS_sendto, ENOBUFS},
+                                           Failure{"recvmsg", SYS_recvmsg, ENOMEM},
+                                           Failure{"flock", SYS_flock, EINTR},
+                                           Failure{"fcntl", SYS_fcntl, EINTR},
+                                           Failure{"write", SYS_write, ENOSPC},
+                                           Failure{"linkat", SYS_linkat, ENOSPC},
+                                           Failure{"rename", SYS_rename, ENOSPC},
+                                           Failure{"unlink", SYS_unlink, EBUSY}),
                          kNameOf);
 
 // The answer about the pair may be lost, and the host end's name be another's.

@@ -22,13 +22,12 @@ struct Refusal {
 [[nodiscard]] Refusal RunRefusedAt(Command command, int nth);
 
 // The kernel does what it was asked, but the N-th answer is lost: its recvmsg(2) fails with
-// `error`, "ENOMEM", or "EAGAIN" as when the wait for it has ended.
-[[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, const std::string& error);
+// `error`, ENOMEM, or EAGAIN as when the wait for it has ended.
+[[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, int error);
 
-// The N-th time that `command` makes the system call `call`, it fails with `error`.
-[[nodiscard]] Refusal RunFailingAt(Command command,
-                                   int nth,
-                                   const std::string& call,
-                                   const std::string& error);
+// The N-th time that `command` makes the system call `call` (SYS_...), it fails with `error`. Calls
+// of programs that it starts do not count, and they have ended, too. Nothing is traced: only calls
+// of that number are slower than without.
+[[nodiscard]] Refusal RunFailingAt(Command command, int nth, int call, int error);
 
 }  // namespace nomad_bridge::test
