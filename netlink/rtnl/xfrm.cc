@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/message.h"
 #include "netlink/core/request_socket.h"
@@ -117,6 +118,28 @@ std::optional<XfrmPolicy> ReadPolicy(const xfrm_userpolicy_info& info,
       .lacks_state = std::ranges::any_of(wanted, is_unserved)};
 }
 
+// None where the kernel (before Linux 5.15) lets pass all that no policy is about.
+std::vector<XfrmPolicy> DefaultsThatBlock(netlink::RequestSocket& socket) {
+  std::vector<XfrmPolicy> defaults;
+  const netlink::Reply reply =
+      socket.Transact(netlink::Message(XFRM_MSG_GETDEFAULT, 0, xfrm_userpolicy_default{}),
+                      "cannot read the default policies of IPsec");
+  netlink::ForEachMessage<xfrm_userpolicy_default>(
+      reply, [&](const xfrm_userpolicy_default& of, const netlink::Attributes& /*more*/) {
+        for (const auto& [way, action] : {std::pair{XfrmWay::kIn, of.in},
+                                          std::pair{XfrmWay::kOut, of.out},
+                                          std::pair{XfrmWay::kForward, of.fwd}}) {
+          for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+            if (action == XFRM_USERPOLICY_BLOCK) {
+              defaults.push_back(
+                  {.way = way, .family = family, .blocks = true, .is_default = true});
+            }
+          }
+        }
+      });
+  return defaults;
+}
+
 enum class Match : std::uint8_t { kNo, kSome, kAll };
 
 Match MatchAddress(const Cidr& selector, const std::optional<Ip>& address) {
@@ -170,10 +193,8 @@ XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
   netlink::RequestSocket socket = netlink::RequestSocket::In(ns, NETLINK_XFRM);
   const netlink::Reply reply = socket.TransactOrThrow(
       netlink::Message(XFRM_MSG_GETPOLICY, NLM_F_DUMP), "cannot list the policies of IPsec");
-  if (reply.messages.empty()) {
-    return all;
-  }
-  const std::vector<State> states = ListStates(socket);
+  const std::vector<State> states =
+      reply.messages.empty() ? std::vector<State>() : ListStates(socket);
   netlink::ForEachMessage<xfrm_userpolicy_info>(
       reply, [&](const xfrm_userpolicy_info& info, const netlink::Attributes& more) {
         if (std::optional<XfrmPolicy> policy = ReadPolicy(info, more, states)) {
@@ -184,6 +205,7 @@ XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
   // Of one priority the kernel asks the older first. It lists the younger first.
   std::ranges::reverse(all.policies_);
   std::ranges::stable_sort(all.policies_, {}, &XfrmPolicy::priority);
+  Append(all.policies_, DefaultsThatBlock(socket));
   return all;
 }
 

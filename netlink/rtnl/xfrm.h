@@ -1,8 +1,7 @@
 // What IPsec's policies let pass in a network namespace, in the clear or not at all.
 //
 // Shapes  Ports in host byte order.
-// Limits  Policies of sockets and of xfrm interfaces are not looked at. Where no policy says
-//         anything the kernel's default is taken for what it is unless it was changed: allow.
+// Limits  Policies of sockets and of xfrm interfaces are not looked at.
 // Changes nothing: where the kernel has no xfrm_user, which opening a socket would load, there are
 //         no policies.
 // Errors  kKernel and kTryAgain
@@ -49,8 +48,10 @@ struct XfrmPolicy {
   std::uint32_t priority = 0;
   bool blocks = false;
   bool lacks_state = false;  // it asks for IPsec, and there is nobody to do that with
+  bool is_default =
+      false;  // the kernel's own, of all that no other is about: ip xfrm policy setdefault
 
-  // As ip-xfrm(8) takes it: "src 10.0.0.0/8 dst 0.0.0.0/0 dir fwd"
+  // As ip-xfrm(8) takes it, if it is no default: "src 10.0.0.0/8 dst 0.0.0.0/0 dir fwd"
   [[nodiscard]] std::string Text() const;
 };
 

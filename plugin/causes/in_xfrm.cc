@@ -66,6 +66,33 @@ Fix FixOf(const rtnl::XfrmPolicy& policy,
                    Format("if it is not meant: {}ip xfrm policy delete {}", prefix, policy.Text()));
 }
 
+// Of all that goes the same way: who blocks by default has a policy for each thing that may pass.
+Fix FixOfDefault(const rtnl::XfrmPolicies& policies,
+                 const std::vector<XfrmFlow>& flows,
+                 const Journey& journey,
+                 const std::string& prefix) {
+  std::string commands;
+  for (const XfrmFlow& flow : flows) {
+    const rtnl::XfrmPolicy* const end = policies.FindEnd(flow);
+    if (end != nullptr && end->is_default) {
+      commands += Format("{}{}ip xfrm policy update {}",
+                         commands.empty() ? "" : " && ",
+                         prefix,
+                         WordsOf(flow, journey));
+    }
+  }
+  return commands;
+}
+
+// "the IPsec policy 'src 10.0.0.0/8 dst 0.0.0.0/0 dir fwd' blocks"
+std::string WhatEnds(const rtnl::XfrmPolicy& policy) {
+  return policy.is_default
+             ? Format("IPsec's default for what goes '{}' blocks", Text(policy.way))
+             : Format("the IPsec policy '{}' {}",
+                      policy.Text(),
+                      policy.blocks ? "blocks" : "asks for a tunnel that is not up: it drops");
+}
+
 // The first of `flows` that a policy ends.
 Causes FindFirst(const rtnl::XfrmPolicies& policies,
                  const std::vector<XfrmFlow>& flows,
@@ -74,13 +101,12 @@ Causes FindFirst(const rtnl::XfrmPolicies& policies,
                  const std::string& prefix) {
   for (const XfrmFlow& flow : flows) {
     if (const rtnl::XfrmPolicy* const policy = policies.FindEnd(flow)) {
-      return {
-          {.text = Format("{}, the IPsec policy '{}' {} what {}",
-                          place,
-                          policy->Text(),
-                          policy->blocks ? "blocks" : "asks for a tunnel that is not up: it drops",
-                          IsRequest(flow) ? "comes for the port" : "the port answers"),
-           .fix = FixOf(*policy, flow, journey, prefix)}};
+      return {{.text = Format("{}, {} what {}",
+                              place,
+                              WhatEnds(*policy),
+                              IsRequest(flow) ? "comes for the port" : "the port answers"),
+               .fix = policy->is_default ? FixOfDefault(policies, flows, journey, prefix)
+                                         : FixOf(*policy, flow, journey, prefix)}};
     }
   }
   return {};
