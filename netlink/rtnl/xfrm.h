@@ -48,8 +48,7 @@ struct XfrmPolicy {
   std::uint32_t priority = 0;
   bool blocks = false;
   bool lacks_state = false;  // it asks for IPsec, and there is nobody to do that with
-  bool is_default =
-      false;  // the kernel's own, of all that no other is about: ip xfrm policy setdefault
+  bool is_default = false;   // of all that no other is about: ip xfrm policy setdefault
 
   // As ip-xfrm(8) takes it, if it is no default: "src 10.0.0.0/8 dst 0.0.0.0/0 dir fwd"
   [[nodiscard]] std::string Text() const;

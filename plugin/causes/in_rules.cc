@@ -207,26 +207,34 @@ Zone ZoneAt(nft::Ruleset& rules, Station& station) {
   return {.station = &station};
 }
 
-bool IsBeforeConntrack(const Station& station, Direction direction) {
-  return station.family == TableFamily::kAny && station.point == Point::kPrerouting &&
-         station.last == kConntrackPriority && station.direction == direction;
+bool IsBeforeConntrack(const Station& station) {
+  return station.family == TableFamily::kAny && station.last == kConntrackPriority &&
+         station.direction != Direction::kLookup;
 }
 
-// What goes the other way than the packets of `zone` is looked for in `other`.
+// What goes the other way than the packets of `zone` is looked for in `other`. The zone of answers
+// to the node is that of answers to others.
 Cause CauseOf(const Zone& zone,
               const Zone& other,
               const Journey& journey,
               const state::Record& record) {
   const bool is_answers = zone.station->direction == Direction::kAnswer;
-  return {.text = Format("{} has conntrack look for {} in zone {}, and for {} in zone {}: answers "
-                         "are not translated back",
-                         RuleText(*zone.by, "on the node"),
-                         is_answers ? "what the port answers" : "what comes for the port",
-                         *zone.number,
-                         is_answers ? "what comes for it" : "what it answers",
-                         *other.number),
-          .fix = FixOf(*zone.by, *zone.station, journey),
-          .is_operators = IsOperators(*zone.by, record)};
+  const bool is_own = (is_answers ? other : zone).station->direction == Direction::kFromNode;
+  const std::string asked = is_own ? "what this node itself asks " : "what comes for ";
+  return {
+      .text = Format("{} has conntrack look for {} in zone {}, and for {} in zone {}: answers "
+                     "are not translated back",
+                     RuleText(*zone.by, "on the node"),
+                     is_answers ? "what the port answers" : Cat(asked, "the port"),
+                     *zone.number,
+                     is_answers ? Cat(asked, "it") : "what it answers",
+                     *other.number),
+      .fix = is_own && is_answers
+                 ? Fix::Advice(Format("put what this node itself asks into zone {}, too: at the "
+                                      "output hook, priority raw",
+                                      *zone.number))
+                 : Fix(FixOf(*zone.by, *zone.station, journey)),
+      .is_operators = IsOperators(*zone.by, record)};
 }
 
 // What is answered in another zone than that of its request belongs to no connection there, so it
@@ -235,14 +243,15 @@ Causes FindInZones(nft::Ruleset& rules,
                    std::vector<Station>& stations,
                    const Journey& journey,
                    const state::Record& record) {
-  const auto answer = std::ranges::find_if(
-      stations, [](const Station& each) { return IsBeforeConntrack(each, Direction::kAnswer); });
+  const auto answer = std::ranges::find_if(stations, [](const Station& each) {
+    return IsBeforeConntrack(each) && each.direction == Direction::kAnswer;
+  });
   if (answer == stations.end() || !rules.Has(firewall::TableId())) {
     return {};
   }
   const Zone of_answer = ZoneAt(rules, *answer);
   for (Station& station : stations) {
-    if (!IsBeforeConntrack(station, Direction::kRequest)) {
+    if (!IsBeforeConntrack(station) || station.direction == Direction::kAnswer) {
       continue;
     }
     const Zone of_request = ZoneAt(rules, station);
@@ -345,8 +354,11 @@ std::vector<std::string> FindBesideInRules(NodeFacts& facts,
   return notes;
 }
 
-Causes FindInOwnRules(nft::Ruleset& rules, const state::Record& record, const Journey& journey) {
-  return FindOnNode(rules, StationsOfOwn(journey), journey, record);
+Causes FindInOwnRules(NodeFacts& facts,
+                      nft::Ruleset& rules,
+                      const state::Record& record,
+                      const Journey& journey) {
+  return FindOnNode(rules, StationsOfOwn(facts, record, journey), journey, record);
 }
 
 std::optional<Effect> FindRedirect(rtnl::Socket& container,

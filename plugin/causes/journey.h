@@ -187,7 +187,8 @@ class Planner {
                                        const state::Record& record,
                                        const Journey& journey);
 // What they do to what the node itself asks, at the output hook.
-[[nodiscard]] Causes FindInOwnRules(nft::Ruleset& rules,
+[[nodiscard]] Causes FindInOwnRules(NodeFacts& facts,
+                                    nft::Ruleset& rules,
                                     const state::Record& record,
                                     const Journey& journey);
 // What they do to other packets of the container than those of a connection to its port.

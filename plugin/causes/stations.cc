@@ -109,23 +109,33 @@ nft::Packet Marked(nft::Packet packet, const state::Record& record, bool is_set)
 
 const rtnl::Link kNone;
 
-// `translated`: behind our chain prerouting.
-std::vector<Station> Prerouting(const nft::Packet& packet,
-                                const nft::Packet& translated,
-                                Direction direction) {
-  return {{.direction = direction,
+// `translated`: behind our chain there.
+std::vector<Station> Entering(Point point,
+                              const nft::Packet& packet,
+                              const nft::Packet& translated,
+                              Direction direction) {
+  return {{.point = point,
+           .direction = direction,
            .packet = BeforeConntrack(packet),
            .last = kConntrackPriority,
            .ours = kDnatPriority},
-          {.direction = direction,
+          {.point = point,
+           .direction = direction,
            .packet = packet,
            .first = kConntrackPriority + 1,
            .last = kDnatPriority,
            .ours = kDnatPriority},
-          {.direction = direction,
+          {.point = point,
+           .direction = direction,
            .packet = translated,
            .first = kDnatPriority,
            .ours = kDnatPriority}};
+}
+
+std::vector<Station> Prerouting(const nft::Packet& packet,
+                                const nft::Packet& translated,
+                                Direction direction) {
+  return Entering(Point::kPrerouting, packet, translated, direction);
 }
 
 // Our rules know the bridge by its name: what comes by one that was renamed gets no mark.
@@ -310,7 +320,9 @@ std::vector<Station> StationsBeside(NodeFacts& facts,
   return stations;
 }
 
-std::vector<Station> StationsOfOwn(const Journey& journey) {
+std::vector<Station> StationsOfOwn(NodeFacts& facts,
+                                   const state::Record& record,
+                                   const Journey& journey) {
   nft::Packet translated = Translated(journey);
   translated.source = std::nullopt;
   nft::Packet asked = translated;
@@ -318,16 +330,11 @@ std::vector<Station> StationsOfOwn(const Journey& journey) {
   asked.destination_port = journey.port.host_port;
   asked.ct_status.value = 0;
   asked.is_local = true;
-  return {{.point = Point::kOutput,
-           .direction = Direction::kFromNode,
-           .packet = asked,
-           .last = kDnatPriority,
-           .ours = kDnatPriority},
-          {.point = Point::kOutput,
-           .direction = Direction::kFromNode,
-           .packet = translated,
-           .first = kDnatPriority,
-           .ours = kDnatPriority}};
+  std::vector<Station> stations = Entering(Point::kOutput, asked, translated, Direction::kFromNode);
+  const rtnl::Link bridge = LinkCalled(facts, record.link.gateway_ifname);
+  const nft::Packet answer = Through(Answer(journey), bridge, kNone);
+  stations.push_back(Prerouting(answer, answer, Direction::kAnswer).front());
+  return stations;
 }
 
 std::vector<Station> StationsInContainer(rtnl::Socket& container,

@@ -62,8 +62,11 @@ enum class BridgeName : std::uint8_t { kRecorded, kPresent };
 // What rules of others do there. They may set marks of its packet.
 [[nodiscard]] std::vector<nft::Effect> EffectsAt(nft::Ruleset& rules, Station& station);
 
-// Of what the node itself asks, as far as nothing else passes there.
-[[nodiscard]] std::vector<Station> StationsOfOwn(const Journey& journey);
+// Of what the node itself asks, as far as nothing else passes there, up to where conntrack looks
+// for what its answer belongs to.
+[[nodiscard]] std::vector<Station> StationsOfOwn(NodeFacts& facts,
+                                                 const state::Record& record,
+                                                 const Journey& journey);
 
 // Parts of the way of a packet: at the hooks of a link, or between a bridge and its ports.
 [[nodiscard]] std::vector<Station> AtIngress(const nft::Packet& packet,

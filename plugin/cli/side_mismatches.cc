@@ -199,10 +199,13 @@ class Inspection {
     AddNotes(causes::FindTrafficControl(host_, record_, journey));
     Try([&] { AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant); });
     if (are_rules_whole_) {
-      AddNew(sides_.path, causes::FindInRules(facts_, rules, record_, journey), is_meant);
-      AddNew(sides_.path,
-             causes::FindInOwnRules(rules, record_, journey),
-             is_meant && !journey.uplink);
+      const Causes in_rules = causes::FindInRules(facts_, rules, record_, journey);
+      AddNew(sides_.path, in_rules, is_meant);
+      if (in_rules.empty()) {  // else the node may get no answer for the same reason
+        AddNew(sides_.path,
+               causes::FindInOwnRules(facts_, rules, record_, journey),
+               is_meant && !journey.uplink);
+      }
       AddNotes(causes::FindBesideInRules(facts_, rules, record_, journey));
     }
     AddNew(sides_.path, causes::FindInXfrm(facts_, journey), is_meant);

@@ -47,6 +47,56 @@ TEST_F(RuleForTheNode, MayTakeItElsewhere) {
   EXPECT_TRUE(AnswersTheNode());
 }
 
+TEST_F(RuleForTheNode, MayPutItIntoAZoneOfItsOwn) {
+  for (const auto& [rule, chain] :
+       {std::pair{"iptables -t raw -A OUTPUT -p tcp --dport 8080 -j CT --zone 7",
+                  "chain OUTPUT of table ip raw (rule with handle "},
+        std::pair{
+            "nft 'table inet mine { chain o { type filter hook output priority raw; tcp dport "
+            "8080 ct zone set 7; }; }'",
+            "chain o of table inet mine (rule with handle 2)"}}) {
+    ASSERT_TRUE(AnswersTheNode()) << rule;
+    host().Must({"sh", "-ec", rule});
+    EXPECT_FALSE(AnswersTheNode()) << rule;
+    EXPECT_TRUE(Answers(Way::kTcp));
+    const std::string what = At(Diagnose(Way::kTcp), "/causes/0/what");
+    EXPECT_THAT(what,
+                AllOf(HasSubstr(chain),
+                      EndsWith("has conntrack look for what this node itself asks the port in zone "
+                               "7, and for what it answers in zone 0: answers are not translated "
+                               "back")));
+    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
+    const json own = RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json;
+    EXPECT_EQ(At(own, "/attachments/0/diagnosis/cause"), what);
+    PasteFixes(Way::kTcp);
+    EXPECT_TRUE(AnswersTheNode()) << rule;
+  }
+}
+
+// A command that took the answers out of that zone would cut the others off.
+TEST_F(RuleForTheNode, OfAZoneForAllOthersHasAnAdvice) {
+  host().Must(Words("iptables -t raw -A PREROUTING -j CT --zone 7"));
+  EXPECT_FALSE(AnswersTheNode());
+  EXPECT_TRUE(Answers(Way::kTcp));
+  const json cause = At(Diagnose(Way::kTcp), "/causes/0");
+  EXPECT_THAT(
+      cause.at("what").get<std::string>(),
+      HasSubstr("for what the port answers in zone 7, and for what this node itself asks it "
+                "in zone 0"));
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_EQ(cause.at("advice"),
+            "put what this node itself asks into zone 7, too: at the output hook, priority raw");
+  host().Must(Words("iptables -t raw -A OUTPUT -j CT --zone 7"));
+  EXPECT_TRUE(AnswersTheNode());
+  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
+}
+
+TEST_F(RuleForTheNode, OfItsRequestsZoneIsNoFault) {
+  host().Must(Words("iptables -t raw -A OUTPUT -j CT --zone-orig 7"));
+  EXPECT_TRUE(AnswersTheNode());
+  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
+}
+
 // What translates behind ours does not see it.
 TEST_F(RuleForTheNode, BehindOursIsNoFault) {
   host().Must(

@@ -12,6 +12,10 @@ std::string Early(const std::string& rules) {
              "; }; }'");
 }
 
+// What the node itself sends is in the same zone.
+constexpr const char* kOfOwn =
+    "; nft 'table inet mine { chain o { type filter hook output priority raw; ct zone set 5; }; }'";
+
 class ZoneThatEnds : public CausesWorld {};
 
 TEST_P(ZoneThatEnds, IsNamedAndItsFixHeals) {
@@ -60,16 +64,19 @@ INSTANTIATE_TEST_SUITE_P(
     Zones,
     ZoneThatEndsNothing,
     ::testing::ValuesIn(std::vector<Cause>{
-        {"OneForAll", Early("ct zone set 5"), "", ""},
+        {"OneForAll", Cat(Early("ct zone set 5"), kOfOwn), "", ""},
         {"OfRequestsAlone", Early("iifname uplink ct original zone set 5"), "", ""},
-        {"TheSecond", Early("ct zone set 5; iifname nomad ct zone set 6"), "", ""},
+        {"TheSecond", Cat(Early("ct zone set 5; iifname nomad ct zone set 6"), kOfOwn), "", ""},
         {"OfOthers", Early("tcp dport 443 ct zone set 5"), "", ""},
         {"BehindConntrack",
          "nft 'table inet mine { chain p { type filter hook prerouting priority 0; iifname nomad "
          "ct zone set 5; }; }'",
          "",
          ""},
-        {"IptablesOneForAll", "iptables -t raw -A PREROUTING -j CT --zone 7", "", ""},
+        {"IptablesOneForAll",
+         "iptables -t raw -A PREROUTING -j CT --zone 7; iptables -t raw -A OUTPUT -j CT --zone 7",
+         "",
+         ""},
         {"IptablesOfRequests",
          "iptables -t raw -A PREROUTING -i uplink -j CT --zone-orig 7",
          "",
