@@ -221,8 +221,10 @@ struct Reader {
     std::string_view key;
     Place found;
 
-    void operator()(std::string_view name, auto& field) {
-      if (key == name) {
+    // The length of a name is known when this is compiled, and seldom that of `key`.
+    template <std::size_t kSize>
+    void operator()(const char (&name)[kSize], auto& field) {
+      if (key.size() == kSize - 1 && key == std::string_view(name, kSize - 1)) {
         found = PlaceOf(field);
       }
     }
