@@ -177,14 +177,15 @@ void CheckBridgePorts(Examination& node) {
 }
 
 void CheckUplinkPorts(Examination& node, const rtnl::Link& bridge) {
-  for (const Mismatch& dark : link::FindDarkPorts(node.host, bridge)) {
+  const std::set<std::string> uplinks = link::FindUplinks(node.inventory.links, bridge);
+  for (const Mismatch& dark : link::FindDarkPorts(node.host, bridge, uplinks)) {
     node.Fail(dark.text, dark.fix);
   }
   // One with a MAC from its operator is his.
   if (!link::IsMadeByUs(bridge)) {
     return;
   }
-  for (const std::string& port : link::FindUplinks(node.host.net, bridge)) {
+  for (const std::string& port : uplinks) {
     const Fix fix = Format("ip link set {} nomaster", ShellWord(port));
     if (!node.HasFix(fix)) {
       node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "

@@ -116,7 +116,8 @@ class Inspection {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = false});
     }
     if (const std::optional<rtnl::Link> link = host_.net.FindLink(bridge)) {
-      for (const Mismatch& dark : link::FindDarkPorts(host_, *link)) {
+      for (const Mismatch& dark :
+           link::FindDarkPorts(host_, *link, link::FindUplinks(host_.net, *link))) {
         sides_.host.push_back({.text = dark.text, .fix = dark.fix, .ends = false});
       }
     }

@@ -208,9 +208,10 @@ std::vector<IdleLink> FindIdlePorts(state::Host& host, const rtnl::Link& bridge)
   return all;
 }
 
-std::vector<Mismatch> FindDarkPorts(state::Host& host, const rtnl::Link& bridge) {
+std::vector<Mismatch> FindDarkPorts(state::Host& host,
+                                    const rtnl::Link& bridge,
+                                    const std::set<std::string>& uplinks) {
   std::vector<Mismatch> mismatches;
-  const std::set<std::string> uplinks = FindUplinks(host.net, bridge);
   if (uplinks.empty()) {
     return mismatches;  // which spares reading all records
   }

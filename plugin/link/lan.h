@@ -40,10 +40,12 @@ namespace nomad_bridge::link {
 // The same of any bridge.
 [[nodiscard]] std::vector<IdleLink> FindIdlePorts(state::Host& host, const rtnl::Link& bridge);
 
-// Ports of it that lead beyond the node and have IPv4 addresses of it, which are dark there; not of
-// the only one, by which the node is reached at the bridge's address, nor what FindLostAddresses
-// says.
-[[nodiscard]] std::vector<Mismatch> FindDarkPorts(state::Host& host, const rtnl::Link& bridge);
+// Of `uplinks`, its ports that lead beyond the node, those that have IPv4 addresses of the node,
+// which are dark there; not of the only one, by which the node is reached at the bridge's address,
+// nor what FindLostAddresses says.
+[[nodiscard]] std::vector<Mismatch> FindDarkPorts(state::Host& host,
+                                                  const rtnl::Link& bridge,
+                                                  const std::set<std::string>& uplinks);
 // Addresses that the bridge, an operator's, had; one that is on a port of it now is moved back.
 [[nodiscard]] std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge);
 

@@ -26,6 +26,10 @@ bool IsGeneratedName(std::string_view name) {
          name.find_first_not_of("0123456789abcdef", kPrefix.size()) == name.npos;
 }
 
+bool IsUplink(const rtnl::Link& port) {
+  return !IsGeneratedName(port.name) && !IsHostEnd(port);
+}
+
 // The dump of ports has no kinds, and to be asked of each takes 20 us with a thousand. One that has
 // just gone is none.
 bool IsUplink(rtnl::Socket& net, const rtnl::Link& port) {
@@ -58,6 +62,16 @@ std::set<std::string> FindUplinks(rtnl::Socket& net, const rtnl::Link& bridge) {
   std::set<std::string> names;
   for (const rtnl::Link& port : net.Ports(bridge.index)) {
     if (IsUplink(net, port)) {
+      names.insert(port.name);
+    }
+  }
+  return names;
+}
+
+std::set<std::string> FindUplinks(const std::vector<rtnl::Link>& links, const rtnl::Link& bridge) {
+  std::set<std::string> names;
+  for (const rtnl::Link& port : links) {
+    if (port.master == bridge.index && IsUplink(port)) {
       names.insert(port.name);
     }
   }

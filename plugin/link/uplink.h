@@ -20,6 +20,9 @@
 namespace nomad_bridge::link {
 
 [[nodiscard]] std::set<std::string> FindUplinks(rtnl::Socket& net, const rtnl::Link& bridge);
+// Without a dump: of `links`, all of the node.
+[[nodiscard]] std::set<std::string> FindUplinks(const std::vector<rtnl::Link>& links,
+                                                const rtnl::Link& bridge);
 // `likely`: which to ask for first. With one of them an ADD does not pay for all ports.
 [[nodiscard]] bool HasUplink(rtnl::Socket& net,
                              const rtnl::Link& bridge,
