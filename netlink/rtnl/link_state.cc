@@ -215,6 +215,7 @@ std::vector<Link> Socket::Ports(int bridge) {
   netlink::Message request(RTM_GETLINK, NLM_F_DUMP, HeadFor(0, AF_BRIDGE));
   const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the ports of bridges");
   std::vector<Link> ports;
+  ports.reserve(reply.messages.size());
   const auto read = [&](const ifinfomsg& head, const netlink::Attributes& attributes) {
     Link port = {.index = head.ifi_index,
                  .name = attributes.Text(IFLA_IFNAME),

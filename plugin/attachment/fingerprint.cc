@@ -15,7 +15,7 @@ namespace nomad_bridge::attachment {
 namespace {
 
 std::string Describe(const rtnl::Link& link) {
-  std::string text = Cat(link.name, ' ', link.index, ' ', link.master, ' ');
+  unsigned int flags = 0;
   for (const bool flag : {link.up,
                           link.promiscuous,
                           link.vlan_filtering,
@@ -26,9 +26,9 @@ std::string Describe(const rtnl::Link& link) {
                           link.learns,
                           link.nf_call.ipv4,
                           link.nf_call.ipv6}) {
-    text += flag ? '1' : '0';
+    flags = flags * 2 + (flag ? 1 : 0);
   }
-  return text + '\n';
+  return Cat(link.name, ' ', link.index, ' ', link.master, ' ', flags, '\n');
 }
 
 std::string DescribeSegment(state::Host& host, const rtnl::Link& link) {
