@@ -19,34 +19,33 @@ DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
     }
     *record = Judged(*record, host.policy.Program());
     const std::string owner = state::HostVethName(id);
+    std::vector<nft::Element> elements = ElementsOf(*record);
     // A stale one keeps its elements until it is collected: to know it from one that is just being
     // added takes its lock.
     if (link::IsAlive(host, *record)) {
-      live_.push_back(record->OnlyLive());
+      const state::Record& live = live_.emplace_back(record->OnlyLive());
+      Append(live_elements_, live.parts == record->parts ? elements : ElementsOf(live));
       live_owners_.insert(owner);
       for (const Cidr& cidr : record->ipam.addresses) {
         address_owners_.try_emplace(cidr.address, owner);
       }
     }
-    for (nft::Element& element : ElementsOf(*record)) {
+    for (const nft::Element& element : elements) {
       if (element.comment.empty() && !Contains(shared_, element)) {
-        shared_.push_back(std::move(element));
+        shared_.push_back(element);
       }
     }
+    Append(recorded_elements_, std::move(elements));
     by_owner_.emplace(owner, *std::move(record));
   }
 }
 
 firewall::DesiredElements DesiredState::Elements() const {
   firewall::DesiredElements desired{
+      .elements = live_elements_,
+      .instead = recorded_elements_,
       .is_explained = [this](const nft::Element& element) { return IsExplained(element); }};
-  for (const state::Record& record : live_) {
-    Append(desired.elements, ElementsOf(record));
-  }
   Append(desired.elements, ListElements(host_.policy.Program()));
-  for (const auto& each : by_owner_) {
-    Append(desired.instead, ElementsOf(each.second));
-  }
   return desired;
 }
 

@@ -41,7 +41,9 @@ class DesiredState {
   std::set<std::string> kept_owners_;
   std::vector<state::Record> live_;
   std::map<std::string, state::Record> by_owner_;  // all that have a record
-  std::vector<nft::Element> shared_;               // by which interfaces of theirs
+  std::vector<nft::Element> live_elements_;
+  std::vector<nft::Element> recorded_elements_;  // of all of by_owner_, as is `shared_`
+  std::vector<nft::Element> shared_;             // those that no attachment has alone, each once
   std::set<std::string> live_owners_;
   std::map<Ip, std::string> address_owners_;  // of live attachments
   mutable link::HeldAddresses held_{host_};
