@@ -221,12 +221,14 @@ aside background lint_and_fuzz
 if [ "$built" -eq 0 ]; then
   run_tests "asan: unit and kernel" asan here "-L '^(unit|kernel)\$' -E '^layers\$'"
   NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
-  export NOMAD_BRIDGE_BINARY
+  # What a sweep does alike before each of its runs.
+  NOMAD_BRIDGE_UNSANITIZED=$PWD/build/release/plugin/nomad-bridge
+  export NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_UNSANITIZED
   # A third of the interleavings above, and of the calls at which a command is killed (--all: every
   # one).
   [ "${1:-}" = --all ] || export NOMAD_BRIDGE_SPARSE=3
   run_tests "asan: plugin" release here "-L plugin"
-  unset NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_SPARSE
+  unset NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_UNSANITIZED NOMAD_BRIDGE_SPARSE
 fi
 
 # As users have it who test in containers: by hand (./test.sh --all) all of them, else those that

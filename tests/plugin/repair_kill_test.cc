@@ -68,7 +68,7 @@ class KilledCommand : public KillingWorld,
   void SweepAndRecover(const std::function<void()>& recover) {
     const auto prepare = [this] {
       if (!killed_.earlier.is_null()) {
-        Attach(killed_.earlier);
+        AttachForRun(killed_.earlier);
       }
     };
     Sweep(std::get<int>(GetParam()), {killed_.verb, killed_.config, prepare}, [&] {

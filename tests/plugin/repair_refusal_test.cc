@@ -58,7 +58,7 @@ class RefusedRequest : public SweepWorld {
       }
       ExpectNothingSince(before);
     };
-    Refuse({.verb = "DEL", .config = config, .prepare = [&] { Attach(config); }}, look, run);
+    Refuse({.verb = "DEL", .config = config, .prepare = [&] { AttachForRun(config); }}, look, run);
   }
 
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
@@ -140,7 +140,7 @@ TEST_P(FailingCall, OfGcIsReportedAndTheNextGcFinishesIt) {
     }
     ExpectNothingSince(before);
   };
-  Refuse({.verb = "GC", .config = config, .prepare = [&] { Attach(config_); }}, look, run_);
+  Refuse({.verb = "GC", .config = config, .prepare = [&] { AttachForRun(config_); }}, look, run_);
 }
 
 // What is intact still works, and what is not is said.
