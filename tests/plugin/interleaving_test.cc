@@ -68,15 +68,29 @@ class Interleaving
   [[nodiscard]] static const Second& TheSecond() { return std::get<2>(GetParam()); }
   [[nodiscard]] static bool Is(const std::string& name) { return TheSecond().name == name; }
 
+  // For all preparations but the first: see SweepWorld::AttachForRun.
+  static Network WithoutSanitizers(Network network) {
+    if (Unsanitized() != nullptr) {
+      network.path = "/run/unsanitized";
+      EnsureDirectory(network.path);
+      for (const json& plugin : network.list.at("plugins")) {
+        fs::create_symlink(Unsanitized(), fs::path(network.path) / plugin.at("type"));
+      }
+    }
+    return network;
+  }
+
   void Prepare() {
+    const Network& network = was_prepared_ ? preparing_ : network_;
+    was_prepared_ = true;
     one_.result = nullptr;
     other_.result = nullptr;
     other_.port_mappings = {Port(Is("AddsAnotherWithTheSamePort") ? 8080 : 9090, 80)};
     if (FirstVerb() != "ADD") {
-      one_ = MustAdd(network_, one_);
+      one_ = MustAdd(network, one_);
     }
     if (TheSecond().is_attached) {
-      other_ = MustAdd(network_, other_);
+      other_ = MustAdd(network, other_);
     }
   }
 
@@ -206,6 +220,8 @@ class Interleaving
   }
 
   const Network network_ = ByOurs(IsByName() ? ListByName() : ListAlone());
+  const Network preparing_ = WithoutSanitizers(network_);
+  bool was_prepared_ = false;
   Node& other_container_ = AddContainer("other");
   // With a result as long as they are attached.
   Attached one_{.container_id = "alloc-1",

@@ -26,12 +26,15 @@ class SweepWorld : public World {
   // and is left to the binary under test.
   void AttachForRun(const json& config) {
     Command command = PluginCommand("ADD", config.dump());
-    const char* const unsanitized = std::getenv("NOMAD_BRIDGE_UNSANITIZED");
+    const char* const unsanitized = Unsanitized();
     if (unsanitized != nullptr && !attached_.insert(config.dump()).second) {
       command.argv.front() = unsanitized;
     }
     Succeeded(Execute(command));
   }
+
+  // Null if there is none.
+  [[nodiscard]] static const char* Unsanitized() { return std::getenv("NOMAD_BRIDGE_UNSANITIZED"); }
 
   // What an attachment can leave behind: on the host, in the files, and its interface in the first
   // container.
