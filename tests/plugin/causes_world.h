@@ -77,7 +77,7 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     const Outcome outcome = RunLine(Cat("inspect -json ",
                                         way == Way::kSecond ? "8081" : "8080",
                                         way == Way::kFar ? Cat(" -from ", kFarIp4) : ""));
-    const json diagnosis = At(outcome.json, "/attachments/0/diagnosis");
+    json diagnosis = At(outcome.json, "/attachments/0/diagnosis");
     EXPECT_EQ(outcome.exit_code, diagnosis.value("causes", json::array()).empty() ? 0 : 1)
         << outcome;
     return diagnosis;
