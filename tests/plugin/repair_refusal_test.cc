@@ -99,14 +99,17 @@ TEST_P(LostAnswer, ToAnAddLeavesNothing) {
   ExpectAFailedAddLeavesNothing(Publish({Port(8080, 80)}, DualStack()), run_);
 }
 
-TEST_P(LostAnswer, ToADelIsReportedAndTheNextDelFinishesIt) {
-  ExpectTheNextDelFinishes(config_, run_);
-}
-
 INSTANTIATE_TEST_SUITE_P(Errors,
                          LostAnswer,
                          ::testing::Values(Loss{"ENOMEM", ENOMEM}, Loss{"EAGAIN", EAGAIN}),
                          kNameOf);
+
+// As when the wait for it has ended. With ENOMEM: FailingCall.
+TEST_F(RefusedRequest, OfADelWithoutAnAnswerIsReportedAndTheNextDelFinishesIt) {
+  ExpectTheNextDelFinishes(config_, [](Command command, int nth) {
+    return RunUnansweredAt(std::move(command), nth, EAGAIN);
+  });
+}
 
 // ---- other calls that fail
 
