@@ -30,13 +30,17 @@ DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
         address_owners_.try_emplace(cidr.address, owner);
       }
     }
-    for (const nft::Element& element : elements) {
-      if (element.comment.empty() && !Contains(shared_, element)) {
-        shared_.push_back(element);
-      }
-    }
+    NoteShared(elements);
     Append(recorded_elements_, std::move(elements));
     by_owner_.emplace(owner, *std::move(record));
+  }
+}
+
+void DesiredState::NoteShared(const std::vector<nft::Element>& elements) {
+  for (const nft::Element& element : elements) {
+    if (element.comment.empty() && !Contains(shared_, element)) {
+      shared_.push_back(element);
+    }
   }
 }
 

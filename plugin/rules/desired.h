@@ -31,6 +31,7 @@ class DesiredState {
   [[nodiscard]] const std::vector<state::Record>& records() const { return live_; }
 
  private:
+  void NoteShared(const std::vector<nft::Element>& elements);
   [[nodiscard]] bool IsExplained(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
   [[nodiscard]] bool IsOfAContainer(const nft::Element& element) const;
