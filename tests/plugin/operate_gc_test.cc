@@ -1,29 +1,21 @@
 // nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose
 // nothing.
-#include <iterator>
 
 #include <fcntl.h>
 
-#include "tests/plugin/cli_world.h"
+#include "tests/plugin/gc_world.h"
 #include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class GcLine : public CliWorld {
+class GcLine : public GcWorld {
  protected:
   // A dead one in each of two networks.
   void AttachDoomed() {
     for (const json& config : {Publish({Port(9090, 90)}), kOther}) {
       AttachDead(Cat("doomed-", config.at("name").get<std::string>()), config);
     }
-  }
-
-  void UseAll() {
-    UseOnce(kOther);
-    WarmUp();
-    Attach(Publish({Port(8080, 80)}));
-    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
   }
 };
 
@@ -109,40 +101,6 @@ TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
   EXPECT_TRUE(Leased().contains("172.26.70.1"));
 }
 
-// Of another plugin, in every way that leaves neither a link nor a rule that names its owner.
-struct Living : Named {
-  json plugin;
-  std::vector<json> behind_it;
-};
-class GcOfOthers : public GcLine, public ::testing::WithParamInterface<Living> {};
-
-TEST_P(GcOfOthers, KeepsTheLeaseOfALivingContainer) {
-  UseAll();
-  Node& other = AddContainer("other");
-  json plugin = GetParam().plugin;
-  plugin["ipam"] = {
-      {"type", "host-local"}, {"subnet", "172.26.70.0/24"}, {"dataDir", "/var/run/cni"}};
-  std::vector<json> plugins = {plugin};
-  std::ranges::copy(GetParam().behind_it, std::back_inserter(plugins));
-  const Network network{.list = ListOf(plugins, "nomad"), .path = kReferenceDirectory};
-  const Attached living = MustAdd(network, {.container_id = "living", .netns = other.path()});
-  const std::string accepted = host().Must(Words("iptables -S CNI-FORWARD"));
-  const std::string lease = AddressOf(living.result);
-
-  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
-  EXPECT_TRUE(Leased().contains(lease));
-
-  // Its time is no proof: the clock may have been stepped since.
-  host().Must({"touch", "-d", "@0", Cat("/var/run/cni/nomad/", lease)});
-  EXPECT_THAT(RunLine("gc"), Exits(0));
-  EXPECT_TRUE(Leased().contains(lease));
-  EXPECT_EQ(host().Must(Words("iptables -S CNI-FORWARD")), accepted);
-
-  other.Kill();
-  EXPECT_THAT(RunLine("gc"), Exits(0));
-  EXPECT_FALSE(Leased().contains(lease));
-}
-
 INSTANTIATE_TEST_SUITE_P(Plugins,
                          GcOfOthers,
                          ::testing::ValuesIn(std::vector<Living>{
@@ -153,36 +111,6 @@ INSTANTIATE_TEST_SUITE_P(Plugins,
                              {{"Ptp"}, {{"type", "ptp"}}},
                              {{"Macvlan"}, {{"type", "macvlan"}, {"master", "uplink"}}}}),
                          kNameOf);
-
-// With our host-local there is a record; but of their link it has nothing, and the path of a
-// namespace is a name, which may go before the container does.
-class GcOfRecorded : public GcLine, public ::testing::WithParamInterface<Living> {};
-
-TEST_P(GcOfRecorded, KeepsWhatALivingContainerHasWithoutAPath) {
-  UseAll();
-  Node& other = AddContainer("other");
-  json plugin = GetParam().plugin;
-  plugin["ipam"] = {
-      {"type", "host-local"}, {"subnet", "172.26.70.0/30"}, {"dataDir", "/var/run/cni"}};
-  const Network network{.list = ListOf({plugin}, "nomad"), .path = MixedPath({"host-local"})};
-  const std::string lease =
-      AddressOf(MustAdd(network, {.container_id = "living", .netns = other.path()}).result);
-  ASSERT_TRUE(HasRecord("living"));
-  std::optional<Process> inside;
-  other.Do([&] {
-    inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));
-  });
-  other.Kill();
-
-  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
-  EXPECT_THAT(Output("doctor -quiet records leases"), HasSubstr("0 warnings"));
-  Attached late{.container_id = "late", .netns = AddContainer("late").path()};
-  EXPECT_THAT(AddTo(network, late), Fails(101)) << "its range has one address";
-
-  inside.reset();
-  EXPECT_THAT(RunLine("gc"), Exits(0));
-  EXPECT_FALSE(Leased().contains(lease));
-}
 
 INSTANTIATE_TEST_SUITE_P(Plugins,
                          GcOfRecorded,
