@@ -1,10 +1,13 @@
 #include "plugin/state/json_places.h"
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "base/text.h"
 
 namespace nomad_bridge::state {
 namespace {
@@ -34,10 +37,14 @@ class Filler {
   }
 
   bool key(const std::string& key) {
+    last_key_ = key;
     const Place& object = open_.back().place;
     next_ = object.operations != nullptr ? object.operations->member(object.value, key) : Place();
     return true;
   }
+
+  // Of what was read last.
+  [[nodiscard]] const std::string& last_key() const { return last_key_; }
 
  private:
   // A list or an object that has not ended yet.
@@ -83,6 +90,7 @@ class Filler {
     return true;
   }
 
+  std::string last_key_;
   Place next_;  // of the root, or of the key that was read last
   std::vector<Open> open_;
 };
@@ -91,7 +99,13 @@ class Filler {
 
 void ReadJson(std::string_view text, Place root) {
   Filler filler(root);
-  if (!json::sax_parse(text, &filler)) {
+  bool is_json = false;
+  try {
+    is_json = json::sax_parse(text, &filler);
+  } catch (const std::exception& error) {
+    throw std::invalid_argument(Format("key '{}': {}", filler.last_key(), error.what()));
+  }
+  if (!is_json) {
     throw std::invalid_argument("it is no JSON");
   }
 }

@@ -1,8 +1,8 @@
 // JSON whose values go to their places while it is parsed. A document of all of them first, as
 // nlohmann::json makes it, takes longer than all else that `metrics` does with a record.
 //
-// Errors  std::invalid_argument if the text is no JSON, or if a list or an object stands where the
-//         place takes none; and what the place throws.
+// Errors  std::invalid_argument if the text is no JSON; with the key, if a list or an object stands
+//         where the place takes none, and for what the place throws.
 #pragma once
 
 #include <cstddef>

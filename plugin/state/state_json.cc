@@ -203,8 +203,10 @@ struct Reader {
     return PlaceOf(value.emplace());
   }
 
+  // Of a key that is there twice the last value counts.
   template <typename Value>
-  static Place Item(std::vector<Value>& items, std::size_t /*index*/) {
+  static Place Item(std::vector<Value>& items, std::size_t index) {
+    items.resize(index);
     return PlaceOf(items.emplace_back());
   }
   static Place Item(std::set<std::string>& items, std::size_t /*index*/) {
@@ -281,6 +283,13 @@ StoredRecord ParseRecord(std::string_view text) {
   if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
       stored.origin.boot_id.empty() || stored.origin.netns == netlink::NetnsId{}) {
     throw std::invalid_argument("it has no identity");
+  }
+  if (const auto& vlans = stored.record.link.port.vlans) {
+    for (const VlanRange& range : vlans->tagged) {
+      if (range.first == 0 || range.last < range.first) {
+        throw std::invalid_argument("a range of VLANs is none");
+      }
+    }
   }
   stored.record.rules.forward_hook.ipv6 = stored.record.HasIpv6();
   return stored;

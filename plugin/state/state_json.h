@@ -8,7 +8,7 @@
 // Release A key that is missing has its default, one that is unknown is written again as it was: a
 //         record of the release before this one, or after it, is used as far as it goes. "version"
 //         is the highest of the releases that have written it.
-// Errors  Both throw std::exception (of nlohmann::json or std::optional) if the identity is missing
+// Errors  Both throw std::exception if the identity is missing
 //         or a value is wrong: the file is ours, so it is void as a whole.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The keys of records and of the checkpoint, once for both directions.
 //
 // Shapes  Fields(visit, value) calls visit(key, field) for every field of `value`; `visit` is the
-//         Writer or the Reader of state_json.cc. What the keys hold: state_json.h.
+//         Writer or Reader::Finder of state_json.cc. What the keys hold: state_json.h.
 #pragma once
 
 #include "plugin/state/state_json.h"  // StoredRecord, StoredCheckpoint

@@ -95,10 +95,69 @@ TEST(RecordJson, IsRefusedIfANumberIsOutOfRange) {
   }
 }
 
-TEST(RecordJson, IsRefusedIfAGroupIsAList) {
+TEST(RecordJson, IsRefusedIfAValueIsOfAnotherShape) {
+  for (const auto& [place, value] :
+       std::map<std::string, const char*>{{"/rules", R"(["forward", "ports"])"},
+                                          {"/rules/ports", "8080"},
+                                          {"/rules/ports/0", R"("8080")"},
+                                          {"/rules/ipMasq", "1"},
+                                          {"/ipam/addresses", R"({"first": "10.0.0.2/24"})"},
+                                          {"/link/bridge", "null"},
+                                          {"/link/mtu", "[1500]"},
+                                          {"/link/port/vlans/tagged/0", "[200]"},
+                                          {"/link/port/vlans/tagged/0", "[]"},
+                                          {"/link/port/vlans/tagged/0", "[300, 200]"},
+                                          {"", "[]"},
+                                          {"", "2"}}) {
+    json record = kFull;
+    record[json::json_pointer(place)] = json::parse(value);
+    EXPECT_THROW(static_cast<void>(state::ParseRecord(record.dump())), std::exception)
+        << place << ": " << value;
+  }
+  EXPECT_THROW(static_cast<void>(state::ParseRecord(kFull.dump() + "}")), std::exception);
+}
+
+TEST(RecordJson, NamesTheKeyOfAWrongValue) {
   json record = kFull;
-  record["rules"] = {"forward", "ports"};
-  EXPECT_THROW(static_cast<void>(state::ParseRecord(record.dump())), std::exception);
+  record["rules"]["ports"][0]["hostPort"] = "80";
+  EXPECT_THAT([&] { static_cast<void>(state::ParseRecord(record.dump())); },
+              ::testing::Throws<std::invalid_argument>(
+                  ::testing::Property(&std::invalid_argument::what, HasSubstr("key 'hostPort'"))));
+}
+
+TEST(RecordJson, HasTheDefaultOfWhatIsNull) {
+  json record = kFull;
+  for (const char* key : {"labels", "link", "netns"}) {
+    record[key] = nullptr;
+  }
+  record["ipam"]["delegated"] = nullptr;
+  const state::Record read = state::ParseRecord(record.dump()).record;
+  EXPECT_THAT(read.labels, ElementsAre());
+  EXPECT_EQ(read.link.bridge, state::Record().link.bridge);
+  EXPECT_FALSE(read.ipam.delegated.has_value());
+  EXPECT_EQ(read.rules.ports, FullRecord().rules.ports);
+}
+
+// Nothing of ours is found in what is not.
+TEST(RecordJson, IsTheSameBesideKeysThatAreUnknown) {
+  const json unknown = json::parse(R"({"network": "x", "ports": [[{"ifname": 1}], "link", 2],
+      "rules": {"ports": null}, "parts": []})");
+  json record = kFull;
+  record["colour"] = unknown;
+  record["aaa"] = json::array({unknown, unknown});
+  record["link"]["colour"] = unknown;
+  record["rules"]["ports"][0]["aaa"] = json::array({json::array({unknown})});
+  state::Record read = state::ParseRecord(record.dump()).record;
+  read.text = FullRecord().text;
+  EXPECT_EQ(state::FormatRecord(read, kHere), state::FormatRecord(FullRecord(), kHere));
+}
+
+TEST(RecordJson, HasTheLastValueOfAKeyThatIsThereTwice) {
+  std::string text = kFull.dump();
+  text.back() = ',';
+  const state::Record read =
+      state::ParseRecord(text + R"("ipam": {"addresses": ["10.0.0.3/24"]}})").record;
+  EXPECT_THAT(read.ipam.addresses, ElementsAre(*Cidr::Parse("10.0.0.3/24")));
 }
 
 TEST(RecordJson, KeepsAPortOfEveryHostAddress) {
