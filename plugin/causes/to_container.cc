@@ -135,7 +135,7 @@ class WayLook {
     if (!wrong) {
       return {};
     }
-    if (const auto former = link::FindFormer(host_, *wrong, *gateway_)) {
+    if (const auto former = link::FindFormerBridge(host_, *wrong, *gateway_)) {
       return {{.text = former->text, .fix = former->fix}};
     }
     std::optional<Route> nearest;

@@ -242,7 +242,8 @@ void CheckFormerBridges(Examination& node) {
   for (const auto& [name, record] : node.gateways) {
     const std::optional<rtnl::Link> gateway = node.host.net.FindLink(name);
     for (const rtnl::Link& link : node.inventory.links) {
-      const auto former = gateway ? link::FindFormer(node.host, link, *gateway) : std::nullopt;
+      const auto former =
+          gateway ? link::FindFormerBridge(node.host, link, *gateway) : std::nullopt;
       if (former) {
         node.Fail(former->text, former->fix);
       }

@@ -8,32 +8,33 @@
 namespace nomad_bridge::link {
 namespace {
 
-// What has ports may be at work for others.
-Fix FixOf(state::Host& host, const rtnl::Link& former, const std::vector<Cidr>& shared) {
-  const std::string ifname = ShellWord(former.name);
-  if (host.net.Ports(former.index).empty()) {
-    return Format("ip link delete {}", ifname);
-  }
+// The addresses alone: the bridge may be at work for others by now, and with it go the links that
+// stand on it.
+Fix FixOf(const rtnl::Link& former, const std::vector<Cidr>& shared) {
   std::string command;
   for (const Cidr& cidr : shared) {
-    command += Format("{}ip address delete {} dev {}", command.empty() ? "" : " && ", cidr, ifname);
+    command += Format("{}ip address delete {} dev {}",
+                      command.empty() ? "" : " && ",
+                      cidr,
+                      ShellWord(former.name));
   }
   return command;
 }
 
 }  // namespace
 
-std::optional<Mismatch> FindFormer(state::Host& host,
-                                   const rtnl::Link& link,
-                                   const rtnl::Link& gateway) {
+std::optional<Mismatch> FindFormerBridge(state::Host& host,
+                                         const rtnl::Link& link,
+                                         const rtnl::Link& gateway) {
   if (link.kind != "bridge" || link.index == gateway.index ||
       link.mac != Mac::ForName(gateway.name)) {
     return std::nullopt;
   }
   std::vector<Cidr> shared = host.net.Addresses(link);
   const std::vector<Cidr> own = host.net.Addresses(gateway);
-  std::erase_if(
-      shared, [&](const Cidr& cidr) { return cidr.address.IsLinkLocal() || !Contains(own, cidr); });
+  std::erase_if(shared, [&](const Cidr& cidr) {
+    return (!cidr.address.is_ipv4() && cidr.address.IsLinkLocal()) || !Contains(own, cidr);
+  });
   if (shared.empty()) {
     return std::nullopt;
   }
@@ -44,7 +45,7 @@ std::optional<Mismatch> FindFormer(state::Host& host,
                                  gateway.name,
                                  shared.front()),
                   .repairable = false,
-                  .fix = FixOf(host, link, shared)};
+                  .fix = FixOf(link, shared)};
 }
 
 }  // namespace nomad_bridge::link

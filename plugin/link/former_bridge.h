@@ -12,8 +12,8 @@
 namespace nomad_bridge::link {
 
 // nullopt if `link` is not the former one of the bridge `gateway`, or has none of its addresses.
-[[nodiscard]] std::optional<Mismatch> FindFormer(state::Host& host,
-                                                 const rtnl::Link& link,
-                                                 const rtnl::Link& gateway);
+[[nodiscard]] std::optional<Mismatch> FindFormerBridge(state::Host& host,
+                                                       const rtnl::Link& link,
+                                                       const rtnl::Link& gateway);
 
 }  // namespace nomad_bridge::link
