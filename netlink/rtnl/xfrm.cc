@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -87,6 +88,10 @@ std::vector<State> ListStates(netlink::RequestSocket& socket) {
   return states;
 }
 
+bool IsOfInterface(const netlink::Attributes& more) {
+  return more.U32(XFRMA_IF_ID).value_or(0) != 0;
+}
+
 // nullopt: of a socket, or of another kind
 std::optional<XfrmPolicy> ReadPolicy(const xfrm_userpolicy_info& info,
                                      const netlink::Attributes& more,
@@ -95,7 +100,7 @@ std::optional<XfrmPolicy> ReadPolicy(const xfrm_userpolicy_info& info,
   const bool is_sub =
       more.Number<xfrm_userpolicy_type>(XFRMA_POLICY_TYPE).value_or(xfrm_userpolicy_type{}).type ==
       XFRM_POLICY_TYPE_SUB;
-  if (info.dir > XFRM_POLICY_FWD || is_sub || more.U32(XFRMA_IF_ID).value_or(0) != 0) {
+  if (info.dir > XFRM_POLICY_FWD || is_sub || IsOfInterface(more)) {
     return std::nullopt;
   }
   const Family family = selector.family == AF_INET ? Family::kIpv4 : Family::kIpv6;
@@ -118,8 +123,10 @@ std::optional<XfrmPolicy> ReadPolicy(const xfrm_userpolicy_info& info,
       .lacks_state = std::ranges::any_of(wanted, is_unserved)};
 }
 
-// None where the kernel (before Linux 5.15) lets pass all that no policy is about.
-std::vector<XfrmPolicy> DefaultsThatBlock(netlink::RequestSocket& socket) {
+// None where the kernel (before Linux 5.15) lets pass all that no policy is about. Of the ways
+// `of_interfaces` policies that are not looked at may let some pass.
+std::vector<XfrmPolicy> DefaultsThatBlock(netlink::RequestSocket& socket,
+                                          const std::set<XfrmWay>& of_interfaces) {
   std::vector<XfrmPolicy> defaults;
   const netlink::Reply reply =
       socket.Transact(netlink::Message(XFRM_MSG_GETDEFAULT, 0, xfrm_userpolicy_default{}),
@@ -131,8 +138,11 @@ std::vector<XfrmPolicy> DefaultsThatBlock(netlink::RequestSocket& socket) {
                                           std::pair{XfrmWay::kForward, of.fwd}}) {
           for (const Family family : {Family::kIpv4, Family::kIpv6}) {
             if (action == XFRM_USERPOLICY_BLOCK) {
-              defaults.push_back(
-                  {.way = way, .family = family, .blocks = true, .is_default = true});
+              defaults.push_back({.way = way,
+                                  .family = family,
+                                  .asks_for_more = of_interfaces.contains(way),
+                                  .blocks = true,
+                                  .is_default = true});
             }
           }
         }
@@ -195,8 +205,12 @@ XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
       netlink::Message(XFRM_MSG_GETPOLICY, NLM_F_DUMP), "cannot list the policies of IPsec");
   const std::vector<State> states =
       reply.messages.empty() ? std::vector<State>() : ListStates(socket);
+  std::set<XfrmWay> of_interfaces;
   netlink::ForEachMessage<xfrm_userpolicy_info>(
       reply, [&](const xfrm_userpolicy_info& info, const netlink::Attributes& more) {
+        if (info.dir <= XFRM_POLICY_FWD && IsOfInterface(more)) {
+          of_interfaces.insert(static_cast<XfrmWay>(info.dir));
+        }
         if (std::optional<XfrmPolicy> policy = ReadPolicy(info, more, states)) {
           policy->lacks_state &= !sockets.daemons;  // it brings the tunnel up for the first packet
           all.policies_.push_back(*policy);
@@ -205,7 +219,7 @@ XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
   // Of one priority the kernel asks the older first. It lists the younger first.
   std::ranges::reverse(all.policies_);
   std::ranges::stable_sort(all.policies_, {}, &XfrmPolicy::priority);
-  Append(all.policies_, DefaultsThatBlock(socket));
+  Append(all.policies_, DefaultsThatBlock(socket, of_interfaces));
   return all;
 }
 

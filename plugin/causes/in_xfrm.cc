@@ -1,5 +1,7 @@
 // What is forwarded is asked about three times: as it came, before its destination is translated,
 // as it leaves, and, if its source is translated, again after that.
+#include <netinet/in.h>
+
 #include "base/text.h"
 #include "plugin/causes/in_container.h"
 
@@ -66,20 +68,39 @@ Fix FixOf(const rtnl::XfrmPolicy& policy,
                    Format("if it is not meant: {}ip xfrm policy delete {}", prefix, policy.Text()));
 }
 
+// The ways for which IPsec's default keeps a machine from finding its neighbours on a link: of
+// IPv6 it judges that, too.
+std::vector<XfrmWay> WaysWithoutNeighbours(const rtnl::XfrmPolicies& policies,
+                                           const Journey& journey) {
+  std::vector<XfrmWay> ways;
+  for (const XfrmWay way : {XfrmWay::kIn, XfrmWay::kOut}) {
+    const rtnl::XfrmPolicy* const end =
+        policies.FindEnd({.way = way, .family = Family::kIpv6, .protocol = IPPROTO_ICMPV6});
+    if (journey.family() == Family::kIpv6 && end != nullptr && end->is_default) {
+      ways.push_back(way);
+    }
+  }
+  return ways;
+}
+
 // Of all that goes the same way: who blocks by default has a policy for each thing that may pass.
 Fix FixOfDefault(const rtnl::XfrmPolicies& policies,
                  const std::vector<XfrmFlow>& flows,
                  const Journey& journey,
                  const std::string& prefix) {
   std::string commands;
+  const auto allow = [&](const std::string& words) {
+    commands +=
+        Format("{}{}ip xfrm policy update {}", commands.empty() ? "" : " && ", prefix, words);
+  };
   for (const XfrmFlow& flow : flows) {
     const rtnl::XfrmPolicy* const end = policies.FindEnd(flow);
     if (end != nullptr && end->is_default) {
-      commands += Format("{}{}ip xfrm policy update {}",
-                         commands.empty() ? "" : " && ",
-                         prefix,
-                         WordsOf(flow, journey));
+      allow(WordsOf(flow, journey));
     }
+  }
+  for (const XfrmWay way : WaysWithoutNeighbours(policies, journey)) {
+    allow(Format("src ::/0 dst ::/0 proto ipv6-icmp dir {}", Text(way)));
   }
   return commands;
 }
@@ -108,6 +129,12 @@ Causes FindFirst(const rtnl::XfrmPolicies& policies,
                .fix = policy->is_default ? FixOfDefault(policies, flows, journey, prefix)
                                          : FixOf(*policy, flow, journey, prefix)}};
     }
+  }
+  for (const XfrmWay way : WaysWithoutNeighbours(policies, journey)) {
+    return {{.text = Format("{}, IPsec's default for what goes '{}' blocks what finds neighbours",
+                            place,
+                            Text(way)),
+             .fix = FixOfDefault(policies, flows, journey, prefix)}};
   }
   return {};
 }
