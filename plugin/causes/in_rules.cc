@@ -213,7 +213,7 @@ bool IsBeforeConntrack(const Station& station) {
 }
 
 // What goes the other way than the packets of `zone` is looked for in `other`. The zone of answers
-// to the node is that of answers to others.
+// to the node is that of answers to others, which a command would cut off: only advice helps there.
 Cause CauseOf(const Zone& zone,
               const Zone& other,
               const Journey& journey,
@@ -266,9 +266,10 @@ Causes FindInZones(nft::Ruleset& rules,
 Causes FindOnNode(nft::Ruleset& rules,
                   std::vector<Station> stations,
                   const Journey& journey,
-                  const state::Record& record) {
+                  const state::Record& record,
+                  bool with_zones = true) {
   Causes causes = FindFirst(rules, stations, "on the node", journey, record);
-  if (causes.empty()) {
+  if (causes.empty() && with_zones) {
     causes = FindInZones(rules, stations, journey, record);
   }
   for (Cause& cause : causes) {
@@ -357,8 +358,9 @@ std::vector<std::string> FindBesideInRules(NodeFacts& facts,
 Causes FindInOwnRules(NodeFacts& facts,
                       nft::Ruleset& rules,
                       const state::Record& record,
-                      const Journey& journey) {
-  return FindOnNode(rules, StationsOfOwn(facts, record, journey), journey, record);
+                      const Journey& journey,
+                      bool with_zones) {
+  return FindOnNode(rules, StationsOfOwn(facts, record, journey), journey, record, with_zones);
 }
 
 std::optional<Effect> FindRedirect(rtnl::Socket& container,

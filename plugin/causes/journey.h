@@ -186,11 +186,13 @@ class Planner {
                                        nft::Ruleset& rules,
                                        const state::Record& record,
                                        const Journey& journey);
-// What they do to what the node itself asks, at the output hook.
+// What they do to what the node itself asks, at the output hook. The zones of conntrack only where
+// rules end nothing else: the node gets no answer for the same reason as others.
 [[nodiscard]] Causes FindInOwnRules(NodeFacts& facts,
                                     nft::Ruleset& rules,
                                     const state::Record& record,
-                                    const Journey& journey);
+                                    const Journey& journey,
+                                    bool with_zones);
 // What they do to other packets of the container than those of a connection to its port.
 [[nodiscard]] std::vector<std::string> FindBesideInRules(NodeFacts& facts,
                                                          nft::Ruleset& rules,

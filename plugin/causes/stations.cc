@@ -331,7 +331,8 @@ std::vector<Station> StationsOfOwn(NodeFacts& facts,
   asked.ct_status.value = 0;
   asked.is_local = true;
   std::vector<Station> stations = Entering(Point::kOutput, asked, translated, Direction::kFromNode);
-  const rtnl::Link bridge = LinkCalled(facts, record.link.gateway_ifname);
+  const rtnl::Link veth = LinkCalled(facts, state::HostVethName(record.id));
+  const rtnl::Link bridge = GatewayOf(facts, record, veth, BridgeName::kRecorded);
   const nft::Packet answer = Through(Answer(journey), bridge, kNone);
   stations.push_back(Prerouting(answer, answer, Direction::kAnswer).front());
   return stations;

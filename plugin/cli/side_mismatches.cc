@@ -202,11 +202,9 @@ class Inspection {
     if (are_rules_whole_) {
       const Causes in_rules = causes::FindInRules(facts_, rules, record_, journey);
       AddNew(sides_.path, in_rules, is_meant);
-      if (in_rules.empty()) {  // else the node may get no answer for the same reason
-        AddNew(sides_.path,
-               causes::FindInOwnRules(facts_, rules, record_, journey),
-               is_meant && !journey.uplink);
-      }
+      AddNew(sides_.path,
+             causes::FindInOwnRules(facts_, rules, record_, journey, in_rules.empty()),
+             is_meant && !journey.uplink);
       AddNotes(causes::FindBesideInRules(facts_, rules, record_, journey));
     }
     AddNew(sides_.path, causes::FindInXfrm(facts_, journey), is_meant);
@@ -280,7 +278,8 @@ class Inspection {
              (!IsBridgeName(mismatch) || IsEndedByBridgeName(port));
     };
     return !IsPassing(mismatch) && !IsOfOtherPolicies(mismatch) &&
-           (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_concerned));
+           (record_.rules.ports.empty() ? !IsBridgeName(mismatch)
+                                        : std::ranges::any_of(record_.rules.ports, is_concerned));
   }
 
   // Packets go by no names of ports, and without the filter of a port more of them pass. What comes

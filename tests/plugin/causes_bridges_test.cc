@@ -49,6 +49,12 @@ TEST_F(BridgeName, IsNotWhyWhereNothingGoesByIt) {
               HasSubstr("drops what comes for the port"));
 }
 
+TEST_F(BridgeName, IsNotWhyWhereNoPortIsPublished) {
+  Attach(Config(), As("silent", AddContainer("silent")));
+  host().Must({"sh", "-ec", kRename});
+  EXPECT_EQ(At(RunLine("inspect -json silent").json, "/attachments/0/diagnosis/cause"), nullptr);
+}
+
 // Its source is the bridge's address, by a rule that knows the bridge by its name.
 TEST_F(BridgeName, IsWhyTheNodeGetsNoAnswerOn127001) {
   Node& other = AddContainer("other");

@@ -31,6 +31,23 @@ TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
   EXPECT_TRUE(AnswersTheNode());
 }
 
+TEST_F(RuleForTheNode, IsNamedBesideOneForOthers) {
+  ASSERT_TRUE(AnswersTheNode());
+  host().Must(
+      {"nft",
+       "table inet mine { chain f { type filter hook forward priority 0; tcp dport 80 drop; "
+       "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }"});
+  EXPECT_FALSE(Answers(Way::kTcp) || AnswersTheNode());
+  std::vector<std::string> named;
+  const json diagnosis = Diagnose(Way::kTcp);
+  for (const json& cause : diagnosis.at("causes")) {
+    named.push_back(cause.at("what"));
+  }
+  EXPECT_THAT(named,
+              AllOf(Contains(HasSubstr("chain f of table inet mine")),
+                    Contains(HasSubstr("chain r of table inet mine"))));
+}
+
 TEST_F(RuleForTheNode, MayTakeItElsewhere) {
   ASSERT_TRUE(AnswersTheNode());
   host().Must({"nft",
