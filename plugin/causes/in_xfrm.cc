@@ -130,10 +130,10 @@ Causes FindFirst(const rtnl::XfrmPolicies& policies,
                                          : FixOf(*policy, flow, journey, prefix)}};
     }
   }
-  for (const XfrmWay way : WaysWithoutNeighbours(policies, journey)) {
+  if (const std::vector<XfrmWay> ways = WaysWithoutNeighbours(policies, journey); !ways.empty()) {
     return {{.text = Format("{}, IPsec's default for what goes '{}' blocks what finds neighbours",
                             place,
-                            Text(way)),
+                            Text(ways.front())),
              .fix = FixOfDefault(policies, flows, journey, prefix)}};
   }
   return {};
