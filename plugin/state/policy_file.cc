@@ -29,25 +29,10 @@ Error PolicyFile::Damaged(std::string_view why) {
           Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, why)};
 }
 
-bool PolicyFile::IsThere() {
-  Read();
-  return is_there_;
-}
-
-const policy::Program& PolicyFile::Program() {
-  Read();
-  return program_;
-}
-
 void PolicyFile::Refresh() {
   if (is_read_ && !IsSameFile(status_, FindStatus(kFile))) {
     is_read_ = false;
   }
-}
-
-const std::string& PolicyFile::Directory() {
-  Read();
-  return directory_;
 }
 
 void PolicyFile::Write(const policy::Program& program, const std::string& directory) {
@@ -68,34 +53,28 @@ void PolicyFile::Restore(const std::optional<std::string>& text) {
   is_read_ = false;
 }
 
-void PolicyFile::Read() {
-  if (is_read_) {
-    return;
+const PolicyFile::Content& PolicyFile::Read() {
+  if (!is_read_) {
+    status_ = FindStatus(kFile);  // first: of a file that is replaced meanwhile Refresh() is told
+    const std::optional<std::string> text = FindText();
+    content_ = text ? Parse(*text) : Content();
+    is_read_ = true;
   }
-  is_there_ = false;
-  program_ = {};
-  directory_.clear();
-  status_ = FindStatus(kFile);  // first: of a file that is replaced meanwhile Refresh() is told
-  if (const std::optional<std::string> text = FindText()) {
-    ReadText(*text);
-  }
-  is_read_ = true;
+  return content_;
 }
 
-void PolicyFile::ReadText(std::string_view text) {
+PolicyFile::Content PolicyFile::Parse(std::string_view text) const {
   std::string_view head = TakeUntil('\n', text);
   const std::string_view boot = TakeUntil(' ', head);
-  if (boot == boot_id_) {
-    try {
-      program_ = policy::Program::Parse(std::string(text));
-    } catch (const Error& error) {
-      throw Damaged(error.what());
-    }
-    directory_ = head;
-    is_there_ = true;
-  } else if (!IsBootId(boot)) {
-    // What it refused must not be let in because its first line is lost.
-    throw Damaged("it does not say of which boot it is");
+  // What it refused must not be let in because its first line is lost.
+  if (!IsBootId(boot) || head.empty()) {
+    throw Damaged("it does not say of which boot it is, and of which directory");
+  }
+  try {
+    return boot == boot_id_ ? Content{std::string(head), policy::Program::Parse(std::string(text))}
+                            : Content();
+  } catch (const Error& error) {
+    throw Damaged(error.what());
   }
 }
 

@@ -25,11 +25,11 @@ class PolicyFile {
   explicit PolicyFile(std::string boot_id) : boot_id_(std::move(boot_id)) {}
 
   // Whether policies were applied since the node booted, perhaps none at all.
-  [[nodiscard]] bool IsThere();
+  [[nodiscard]] bool IsThere() { return !Directory().empty(); }
   // Empty if none were.
-  [[nodiscard]] const policy::Program& Program();
+  [[nodiscard]] const policy::Program& Program() { return Read().program; }
   // Of the files that were applied; empty if none were.
-  [[nodiscard]] const std::string& Directory();
+  [[nodiscard]] const std::string& Directory() { return Read().directory; }
   // The next call reads the file again if another process has replaced it since.
   void Refresh();
   // A `directory` has no line end in its name.
@@ -43,15 +43,17 @@ class PolicyFile {
   void Restore(const std::optional<std::string>& text);
 
  private:
-  void Read();
-  void ReadText(std::string_view text);
+  struct Content {
+    std::string directory;
+    policy::Program program;
+  };
+  const Content& Read();
+  [[nodiscard]] Content Parse(std::string_view text) const;
 
   std::string boot_id_;
   std::optional<struct stat> status_;  // of the file that was read
   bool is_read_ = false;
-  bool is_there_ = false;
-  std::string directory_;
-  policy::Program program_;
+  Content content_;
 };
 
 }  // namespace nomad_bridge::state
