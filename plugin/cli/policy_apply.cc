@@ -35,18 +35,18 @@ std::string AllocationOf(const state::Record& record) {
 // What was applied, or would be.
 struct Applied {
   bool is_dry = false;
-  policy::Policies former = {};
-  policy::Policies policies;
-  std::vector<state::Record> changed = {};
+  std::size_t policies = 0;
+  const policy::Program& program;
+  attachment::ReachChanges reach = {};
   std::optional<std::size_t> cut = {};  // connections, if they were to be ended
 };
 
 std::string ReachTable(const Applied& applied) {
   Table table({"ALLOC", "NAMESPACE", "JOB", "GROUP", "REACHED BY", "REACHES BY"});
-  for (const state::Record& record : applied.changed) {
+  for (const state::Record& record : applied.reach.changed) {
     const cni::Workload workload = record.Workload();
-    const Reach before = ReachOf(applied.former, workload);
-    const Reach after = ReachOf(applied.policies, workload);
+    const Reach before = ReachOf(applied.reach.former, workload);
+    const Reach after = ReachOf(applied.program, workload);
     table.Add({ShortId(AllocationOf(record)),
                OrDash(workload.nomad_namespace),
                OrDash(workload.job),
@@ -70,21 +70,21 @@ Json Document(const Applied& applied) {
             {"namespace", workload.nomad_namespace},
             {"job", workload.job},
             {"group", workload.group},
-            {"before", ReachJson(ReachOf(applied.former, workload))},
-            {"after", ReachJson(ReachOf(applied.policies, workload))}};
+            {"before", ReachJson(ReachOf(applied.reach.former, workload))},
+            {"after", ReachJson(ReachOf(applied.program, workload))}};
   };
   return {{"dryRun", applied.is_dry},
-          {"policies", applied.policies.policies.size()},
-          {"changed", ArrayOf(applied.changed, change_json)},
+          {"policies", applied.policies},
+          {"changed", ArrayOf(applied.reach.changed, change_json)},
           {"cut", applied.cut.value_or(0)}};
 }
 
 // "3 policies in force; the reach of 2 attachments has changed; 1 connection ended"
 std::string Summary(const Applied& applied) {
   return Format("{} {}; the reach of {} {}{}\n",
-                Counted(applied.policies.policies.size(), "policy"),
+                Counted(applied.policies, "policy"),
                 applied.is_dry ? "read" : "in force",
-                Counted(applied.changed.size(), "attachment"),
+                Counted(applied.reach.changed.size(), "attachment"),
                 applied.is_dry ? "would change" : "has changed",
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
 }
@@ -105,12 +105,12 @@ void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
   }
 }
 
-void PrintApplied(const Applied& applied, const std::vector<Mismatch>& unseen) {
-  if (!applied.changed.empty()) {
+void PrintApplied(const Applied& applied) {
+  if (!applied.reach.changed.empty()) {
     Print(ReachTable(applied));
   }
   WriteBestEffort(STDERR_FILENO, Summary(applied));
-  RemarkOnUnseen(unseen);
+  RemarkOnUnseen(applied.reach.unseen);
 }
 
 int RunApply(const Arguments& arguments) {
@@ -120,9 +120,12 @@ int RunApply(const Arguments& arguments) {
   if (directory.find('\n') != directory.npos) {
     throw UsageError("the name of a directory of policies has no line end");
   }
-  const policy::Program program(ReadRemarking(directory));
+  const policy::Policies policies = ReadRemarking(directory);
+  const policy::Program program(policies);
   state::Host host = state::Host::Open();
-  Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook, .policies = program.ToPolicies()};
+  Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook,
+                  .policies = policies.policies.size(),
+                  .program = program};
   RequireReadOrDirectory(host, directory);
   if (!FindStatus(directory) && !state::PolicyFile::FindText()) {
     // A node without policies stays without the file that every ADD would read.
@@ -132,17 +135,14 @@ int RunApply(const Arguments& arguments) {
     }
     return kYes;
   }
-  attachment::ReachChanges reach =
-      attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
-  applied.former = reach.former.ToPolicies();
-  applied.changed = std::move(reach.changed);
+  applied.reach = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
   if (arguments.Has("cut") && !applied.is_dry) {
     applied.cut = attachment::CutRefused(host);
   }
   if (arguments.Has("json")) {
     PrintDocument(Document(applied));
   } else {
-    PrintApplied(applied, reach.unseen);
+    PrintApplied(applied);
   }
   return kYes;
 }

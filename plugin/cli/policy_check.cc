@@ -74,7 +74,7 @@ std::set<cni::Workload> FindWorkloads() {
 
 std::size_t CountAudited(const policy::Policies& policies) {
   return static_cast<std::size_t>(
-      std::ranges::count(policies.policies, policy::Mode::kAudit, &policy::Policy::mode));
+      std::ranges::count_if(policies.policies, &policy::Policy::is_audited));
 }
 
 policy::Policies ReadToCheck(const std::string& directory) {

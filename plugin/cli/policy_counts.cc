@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/cli/policy_reach.h"
-#include "plugin/policy/chains.h"
-#include "plugin/policy/policy.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -26,13 +24,12 @@ std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment
   if (program.empty() || !attachment.record || !attachment.record->Has(cni::Part::kForward)) {
     return std::nullopt;
   }
-  const policy::Policies policies = program.ToPolicies();
   const cni::Workload workload = cni::WorkloadOf(attachment.labels);
-  Judges judges = {.reach = ReachOf(policies, workload)};
+  Judges judges = {.reach = ReachOf(program, workload)};
   std::set<std::string> about;
   for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
-    for (const policy::Policy* each : PoliciesAbout(policies, direction, workload)) {
-      about.insert(each->name);
+    for (const policy::Policy& each : program.PoliciesAbout(direction, workload)) {
+      about.insert(each.name);
     }
   }
   for (auto& [name, rule] : CountsByRule(host)) {
@@ -69,7 +66,7 @@ std::map<std::string, RuleCounts> CountsByRule(state::Host& host) {
   for (const auto& [name, counted] : host.policy.Program().Counters()) {
     RuleCounts& rule = rules[counted.rule];
     rule.policy = counted.policy;
-    rule.mode = counted.mode == policy::Mode::kAudit ? "audit" : "enforce";
+    rule.mode = counted.is_audited ? "audit" : "enforce";
     const auto found = counters.find(name);
     rule.counters.at(static_cast<std::size_t>(counted.what)) =
         found != counters.end() ? found->second

@@ -5,19 +5,15 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
-#include "plugin/policy/chains.h"
 #include "plugin/policy/program.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-std::string NamesFor(const policy::Policies& policies,
-                     policy::Direction direction,
-                     const cni::Workload& workload) {
-  const std::string names =
-      Joined(PoliciesAbout(policies, direction, workload), ", ", [](const policy::Policy* each) {
-        return Cat(each->name, each->mode == policy::Mode::kAudit ? " (audit)" : "");
-      });
+std::string Names(const std::vector<policy::Policy>& policies) {
+  const std::string names = Joined(policies, ", ", [](const policy::Policy& each) {
+    return Cat(each.name, each.is_audited ? " (audit)" : "");
+  });
   return names.empty() ? "-" : names;
 }
 
@@ -80,9 +76,9 @@ FilesNow CompareFiles(state::Host& host) {
   return now;
 }
 
-Reach ReachOf(const policy::Policies& policies, const cni::Workload& workload) {
-  return {.in = NamesFor(policies, policy::Direction::kTo, workload),
-          .out = NamesFor(policies, policy::Direction::kFrom, workload)};
+Reach ReachOf(const policy::Program& program, const cni::Workload& workload) {
+  return {.in = Names(program.PoliciesAbout(policy::Direction::kTo, workload)),
+          .out = Names(program.PoliciesAbout(policy::Direction::kFrom, workload))};
 }
 
 }  // namespace nomad_bridge::cli

@@ -8,7 +8,7 @@
 #include "base/mismatch.h"
 #include "plugin/cli/command.h"
 #include "plugin/cni/labels.h"
-#include "plugin/policy/policy.h"
+#include "plugin/policy/program.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -40,6 +40,6 @@ struct FilesNow {
 };
 [[nodiscard]] FilesNow CompareFiles(state::Host& host);
 
-[[nodiscard]] Reach ReachOf(const policy::Policies& policies, const cni::Workload& workload);
+[[nodiscard]] Reach ReachOf(const policy::Program& program, const cni::Workload& workload);
 
 }  // namespace nomad_bridge::cli

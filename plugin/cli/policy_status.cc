@@ -140,7 +140,7 @@ void ShowAttachment(state::Host& host, const Attachment& attachment, const Argum
     }
     return;
   }
-  const Reach reach = ReachOf(program.ToPolicies(), workload);
+  const Reach reach = ReachOf(program, workload);
   Print(Format("Allocation  {}  {}\nReached by  {}\nReaches by  {}\n",
                ShortId(attachment.Allocation()),
                cni::Describe(record.labels),

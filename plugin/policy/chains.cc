@@ -18,22 +18,10 @@ constexpr std::size_t kMaxCommentBytes = 100;
 
 using PolicyList = std::vector<const Policy*>;
 
-PolicyList PointersTo(const std::vector<Policy>& policies) {
-  PolicyList pointers;
-  for (const Policy& policy : policies) {
-    pointers.push_back(&policy);
-  }
-  return pointers;
-}
-
 // `part` of a policy, with a hash of what it says: another rule is another counter. Neither `part`
 // nor a hash has a '-', so no two policies have the same name.
 std::string CounterName(const Policy& policy, std::string_view part, std::string_view content) {
   return Cat(policy.name, '-', part, '-', Hex(StableHash(content), kCounterDigits));
-}
-
-bool IsAudited(const Policy* policy) {
-  return policy->mode == Mode::kAudit;
 }
 
 // What a step counts: the name of its counter, and the rule that it is of, "api#0".
@@ -49,20 +37,24 @@ Counted AllowOf(const Policy& policy, std::size_t index) {
 
 // An audited one is another counter: what would be refused was not.
 Counted DenyOf(const Policy& policy, std::size_t index) {
-  const std::string content = Cat(EntryText(policy.deny[index]), IsAudited(&policy) ? "audit" : "");
+  const std::string content = Cat(EntryText(policy.deny[index]), policy.is_audited ? "audit" : "");
   return {CounterName(policy, Cat("deny", index), content), Cat(policy.name, "#deny", index)};
 }
 
 // Of what no allow lets pass.
 Counted DefaultOf(const Policy& policy) {
-  return {CounterName(policy, IsAudited(&policy) ? "would" : "refused", Text(policy.selector)),
+  return {CounterName(policy, policy.is_audited ? "would" : "refused", Text(policy.selector)),
           policy.name};
 }
 
-PolicyList Consider(PolicyList policies, Direction direction, bool with_audited) {
-  std::erase_if(policies, [&](const Policy* policy) {
-    return policy->direction != direction || (IsAudited(policy) && !with_audited);
-  });
+// Those of one direction that no `only` sets aside.
+PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bool with_audited) {
+  PolicyList policies;
+  for (const Policy& policy : selected) {
+    if (policy.direction == direction && (with_audited || !policy.is_audited)) {
+      policies.push_back(&policy);
+    }
+  }
   if (std::ranges::any_of(policies, &Policy::only)) {
     std::erase_if(policies, [](const Policy* policy) { return !policy->only; });
   }
@@ -79,7 +71,7 @@ class Maker {
   Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
       : direction_(direction), nomad_namespace_(nomad_namespace), lists_(lists) {}
 
-  [[nodiscard]] std::vector<Chain> Make(const PolicyList& selected) const {
+  [[nodiscard]] std::vector<Chain> Make(const std::vector<Policy>& selected) const {
     const PolicyList enforced = Consider(selected, direction_, false);
     const PolicyList all = Consider(selected, direction_, true);
     std::vector<Step> steps;
@@ -87,13 +79,13 @@ class Maker {
       AddDenies(steps, *policy);
     }
     for (const Policy* const policy : all) {
-      if (IsAudited(policy)) {
+      if (policy->is_audited) {
         AddDenies(steps, *policy);
       }
     }
     std::vector<Chain> chains;
     std::vector<Step> trial;
-    if (const PolicyList closed = Closed(all); std::ranges::any_of(closed, IsAudited)) {
+    if (const PolicyList closed = Closed(all); std::ranges::any_of(closed, &Policy::is_audited)) {
       AddClosed(trial, closed, "", Stage::kTrial);
     }
     if (const PolicyList closed = Closed(enforced); closed.empty()) {
@@ -172,14 +164,13 @@ class Maker {
   }
 
   void AddDenies(std::vector<Step>& steps, const Policy& policy) const {
-    const Step::Outcome refusal =
-        policy.refusal == Refusal::kDrop ? Step::Outcome::kDrop : Step::Outcome::kReject;
+    const Step::Outcome refusal = policy.drops ? Step::Outcome::kDrop : Step::Outcome::kReject;
     for (std::size_t i = 0; i < policy.deny.size(); ++i) {
       const auto [counter, rule] = DenyOf(policy, i);
       AddEntry(steps,
                policy.deny[i],
                {.counter = counter,
-                .outcome = IsAudited(&policy) ? Step::Outcome::kContinue : refusal,
+                .outcome = policy.is_audited ? Step::Outcome::kContinue : refusal,
                 .comment = rule});
     }
   }
@@ -191,7 +182,7 @@ class Maker {
                  const std::string& next,
                  Stage stage) const {
     const auto is_counted = [&](const Policy* policy) {
-      return stage == Stage::kEnforced || IsAudited(policy);
+      return stage == Stage::kEnforced || policy->is_audited;
     };
     for (const Policy* const policy : closed) {
       for (std::size_t i = 0; i < policy->allow.size(); ++i) {
@@ -213,9 +204,8 @@ class Maker {
   }
 
   static void AddRefusal(std::vector<Step>& steps, const PolicyList& closed) {
-    const bool is_drop = std::ranges::all_of(
-        closed, [](const Policy* policy) { return policy->refusal == Refusal::kDrop; });
-    steps.push_back({.outcome = is_drop ? Step::Outcome::kDrop : Step::Outcome::kReject,
+    const bool all_drop = std::ranges::all_of(closed, &Policy::drops);
+    steps.push_back({.outcome = all_drop ? Step::Outcome::kDrop : Step::Outcome::kReject,
                      .comment = CutUtf8(Joined(closed, ", ", &Policy::name), kMaxCommentBytes)});
   }
 
@@ -226,23 +216,21 @@ class Maker {
 
 }  // namespace
 
-PolicyList PoliciesAbout(const Policies& policies,
-                         Direction direction,
-                         const cni::Workload& workload) {
-  PolicyList about = PointersTo(policies.policies);
-  std::erase_if(about, [&](const Policy* policy) { return !Selects(policy->selector, workload); });
-  const PolicyList enforced = Consider(about, direction, false);
-  const PolicyList all = Consider(about, direction, true);
-  std::erase_if(about, [&](const Policy* policy) {
-    return !Contains(IsAudited(policy) ? all : enforced, policy);
-  });
-  return about;
+std::vector<Policy> ThoseThatCount(const std::vector<Policy>& selected, Direction direction) {
+  const PolicyList enforced = Consider(selected, direction, false);
+  const PolicyList all = Consider(selected, direction, true);
+  std::vector<Policy> counting;
+  for (const Policy& policy : selected) {
+    if (Contains(policy.is_audited ? all : enforced, &policy)) {
+      counting.push_back(policy);
+    }
+  }
+  return counting;
 }
 
 // Not of its text for people: a job may have spaces in its name.
 std::string SetName(const Selector& selector) {
-  return Hex(StableHash(Cat(selector.nomad_namespace, '\t', selector.job, '\t', selector.group)),
-             kNameDigits);
+  return Hex(StableHash(SelectorText(selector)), kNameDigits);
 }
 
 std::string NamespaceSetName(std::string_view nomad_namespace) {
@@ -253,7 +241,7 @@ std::vector<Chain> MakeChains(Direction direction,
                               const std::vector<Policy>& selected,
                               std::string_view nomad_namespace,
                               const ListNames& lists) {
-  return Maker(direction, nomad_namespace, lists).Make(PointersTo(selected));
+  return Maker(direction, nomad_namespace, lists).Make(selected);
 }
 
 std::map<std::string, CounterOf> CountersOf(const std::vector<Policy>& policies) {
@@ -261,9 +249,9 @@ std::map<std::string, CounterOf> CountersOf(const std::vector<Policy>& policies)
   std::map<std::string, CounterOf> counters;
   for (const Policy& policy : policies) {
     const auto add = [&](const Counted& counted, What what) {
-      counters[counted.counter] = {policy.name, counted.rule, what, policy.mode};
+      counters[counted.counter] = {policy.name, counted.rule, what, policy.is_audited};
     };
-    const What refused = IsAudited(&policy) ? What::kWouldBeRefused : What::kRefused;
+    const What refused = policy.is_audited ? What::kWouldBeRefused : What::kRefused;
     for (std::size_t i = 0; i < policy.allow.size(); ++i) {
       add(AllowOf(policy, i), What::kAllowed);
     }

@@ -17,10 +17,9 @@ namespace nomad_bridge::policy {
 // By the name of Policies::addresses, that which steps have for it.
 using ListNames = std::map<std::string_view, std::string_view>;
 
-// Those of `policies` that count for `workload`: one that an `only` sets aside does not.
-[[nodiscard]] std::vector<const Policy*> PoliciesAbout(const Policies& policies,
-                                                       Direction direction,
-                                                       const cni::Workload& workload);
+// Those of `selected` that are about one direction, and that no `only` sets aside.
+[[nodiscard]] std::vector<Policy> ThoseThatCount(const std::vector<Policy>& selected,
+                                                 Direction direction);
 
 [[nodiscard]] std::string SetName(const Selector& selector);
 // Of what is in exactly this namespace, whatever it is called: it is no glob.

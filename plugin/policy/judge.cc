@@ -15,19 +15,16 @@ class Walk {
   Walk(const Program& program, const Connection& connection)
       : program_(program), lists_(program.Lists()), connection_(connection) {}
 
-  // Through the chains of `judged`, which `peer` is the other end of.
-  void Pass(const cni::Workload& judged, const End& peer, bool is_in) {
-    const std::vector<Chain>& chains = program_.ChainsOf(judged);
+  // Through the chains of `judged` behind `entrance`; `peer` is its other end.
+  void Pass(const cni::Workload& judged,
+            const std::optional<std::string> Judgement::*entrance,
+            const End& peer) {
+    const std::optional<std::string>& first = program_.JudgementOf(judged).*entrance;
     sets_ = peer.workload ? program_.JudgementOf(*peer.workload).sets : std::vector<std::string>();
     peer_ = &peer;
-    // A chain stands behind those that it goes to.
-    const auto entrance =
-        std::ranges::find_if(chains.rbegin(), chains.rend(), [&](const Chain& each) {
-          return each.name.starts_with(is_in ? "in-" : "out-");
-        });
-    if (entrance != chains.rend()) {
+    if (first) {
       answer_.by.clear();
-      Follow(chains, entrance->name);
+      Follow(program_.ChainsOf(judged), *first);
     }
   }
 
@@ -101,10 +98,10 @@ class Walk {
 Answer Judge(const Program& program, const Connection& connection) {
   Walk walk(program, connection);
   if (connection.from.workload) {
-    walk.Pass(*connection.from.workload, connection.to, false);
+    walk.Pass(*connection.from.workload, &Judgement::out, connection.to);
   }
   if (walk.answer().is_allowed && connection.to.workload && !connection.from.is_node) {
-    walk.Pass(*connection.to.workload, connection.from, true);
+    walk.Pass(*connection.to.workload, &Judgement::in, connection.from);
   }
   return walk.answer();
 }

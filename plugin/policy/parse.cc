@@ -10,10 +10,6 @@
 namespace nomad_bridge::policy {
 namespace {
 
-// In the order of Mode and of Refusal.
-constexpr std::array<std::string_view, 2> kModes = {"enforce", "audit"};
-constexpr std::array<std::string_view, 2> kRefusals = {"reject", "drop"};
-
 constexpr std::array<std::pair<std::string_view, Ports::Protocol>, 4> kProtocols = {
     {{"icmp", Ports::Protocol::kIcmp},
      {"tcp", Ports::Protocol::kTcp},
@@ -68,15 +64,14 @@ Selector ParseSelector(const Node& node) {
           .group = glob("group")};
 }
 
-template <typename Enum, std::size_t kCount>
-Enum ParseWord(const Node* node, const std::array<std::string_view, kCount>& words) {
-  if (node == nullptr) {
-    return Enum{};
+// Whether it is `other`, rather than `usual`, which it is if it is missing.
+bool IsOther(const Node* node, std::string_view usual, std::string_view other) {
+  const std::string allowed = Format("'{}' or '{}'", usual, other);
+  const std::string_view word = node != nullptr ? node->String(allowed) : usual;
+  if (word != usual && word != other) {
+    throw node->Wrong(allowed, Suggestion(word, {usual, other}));
   }
-  const std::string allowed = Format("'{}' or '{}'", words[0], words[1]);
-  const std::optional<Enum> value = FindNamed<Enum>(words, node->String(allowed));
-  return value ? *value
-               : throw node->Wrong(allowed, Suggestion(node->text, {words.begin(), words.end()}));
+  return word == other;
 }
 
 // Prefixes without host bits, sorted, none of them within another one.
@@ -135,8 +130,8 @@ class Parser {
     Policy policy = {.name = name.text,
                      .direction = to != nullptr ? Direction::kTo : Direction::kFrom,
                      .selector = ParseSelector(to != nullptr ? *to : *from),
-                     .mode = ParseWord<Mode>(node.Find("mode"), kModes),
-                     .refusal = ParseWord<Refusal>(node.Find("refuse"), kRefusals)};
+                     .is_audited = IsOther(node.Find("mode"), "enforce", "audit"),
+                     .drops = IsOther(node.Find("refuse"), "reject", "drop")};
     AddEntries(node, policy);
     policies_.policies.push_back(std::move(policy));
   }

@@ -81,16 +81,14 @@ struct Entry {
 };
 
 enum class Direction { kTo, kFrom };
-enum class Mode { kEnforce, kAudit };   // audit: counts what would be refused, and lets pass
-enum class Refusal { kReject, kDrop };  // reject: the client fails at once
 
 struct Policy {
   std::string name;  // unique; letters, digits, '-' and '_', at most 32
   Direction direction = Direction::kTo;
   Selector selector;
-  bool only = false;  // of `to`: sets those without it aside for what it selects
-  Mode mode = Mode::kEnforce;
-  Refusal refusal = Refusal::kReject;
+  bool only = false;        // of `to`: sets those without it aside for what it selects
+  bool is_audited = false;  // counts what would be refused, and lets pass
+  bool drops = false;       // what it refuses; else the client hears of it, and fails at once
   std::vector<Entry> allow;
   std::vector<Entry> deny;  // of `from`
   bool is_closed = true;    // it has `allow`; false with `from` and `deny` alone

@@ -38,7 +38,7 @@ Program::Kind Program::MakeKind(const cni::Workload& workload) const {
   if (workload.nomad_namespace.empty()) {
     return kind;
   }
-  const Selected selected = Select(Split(text_).judged, &workload);
+  Selected selected = Select(Split(text_).judged, &workload);
   for (const Selector& peer : selected.peers) {
     kind.judgement.sets.push_back(SetName(peer));
   }
@@ -55,7 +55,13 @@ Program::Kind Program::MakeKind(const cni::Workload& workload) const {
     }
     Append(kind.chains, std::move(chains));
   }
+  kind.policies = std::move(selected.policies);
   return kind;
+}
+
+std::vector<Policy> Program::PoliciesAbout(Direction direction,
+                                           const cni::Workload& workload) const {
+  return ThoseThatCount(KindOf(workload).policies, direction);
 }
 
 const std::map<std::string, std::vector<Cidr>>& Program::Lists() const {
@@ -82,17 +88,6 @@ std::map<std::string, std::string> Program::SetTexts(
     }
   }
   return texts;
-}
-
-Policies Program::ToPolicies() const {
-  Selected all = Select(Split(text_).judged, nullptr);
-  Policies policies;
-  policies.policies = std::move(all.policies);
-  const std::map<std::string, std::vector<Cidr>>& lists = Lists();
-  for (const auto& [name, in_steps] : all.lists) {
-    policies.addresses.emplace(name, lists.at(std::string(in_steps)));
-  }
-  return policies;
 }
 
 Program Program::Parse(std::string text) {

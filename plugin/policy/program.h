@@ -80,7 +80,7 @@ struct CounterOf {
   std::string policy;
   std::string rule;  // "api#0"; "api" for what its default refuses
   What what = What::kAllowed;
-  Mode mode = Mode::kEnforce;  // the policy's
+  bool is_audited = false;  // the policy
 };
 
 // Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one
@@ -99,6 +99,10 @@ class Program {
   // Those that its judgement names, and those that they go to, the latter first.
   [[nodiscard]] const std::vector<Chain>& ChainsOf(const cni::Workload& workload) const;
 
+  // Those that are about what reaches `workload`, or what it reaches, and count.
+  [[nodiscard]] std::vector<Policy> PoliciesAbout(Direction direction,
+                                                  const cni::Workload& workload) const;
+
   // The address lists that some policy names, by the name that steps have for them:
   // "office-1c0e..." with a hash of what is in it, a hash alone for a prefix that a peer names.
   [[nodiscard]] const std::map<std::string, std::vector<Cidr>>& Lists() const;
@@ -109,9 +113,6 @@ class Program {
   [[nodiscard]] std::map<std::string, std::string> SetTexts(
       const std::set<std::string>& namespaces = {}) const;
 
-  // As they were read, without the lists that none of them names.
-  [[nodiscard]] Policies ToPolicies() const;
-
   // All of it as ADD reads it, and back.
   [[nodiscard]] const std::string& Text() const { return text_; }
   [[nodiscard]] static Program Parse(std::string text);
@@ -120,6 +121,7 @@ class Program {
   struct Kind {
     Judgement judgement;
     std::vector<Chain> chains;
+    std::vector<Policy> policies;  // that select it
   };
 
   [[nodiscard]] const Kind& KindOf(const cni::Workload& workload) const;

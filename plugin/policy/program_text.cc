@@ -1,6 +1,7 @@
 #include "plugin/policy/program_text.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -17,7 +18,14 @@ constexpr std::string_view kMagic = "nomad-bridge-policy\t1\t";
 constexpr int kHashDigits = 16;
 constexpr char kField = '\t';
 constexpr char kPart = '\x1f';  // within a field
-constexpr char kSetting = '+';  // of a flag that is set
+
+// What policies have, in the order of their fields, and of the lines behind theirs.
+constexpr std::array kFlags = {&Policy::only,
+                               &Policy::is_audited,
+                               &Policy::drops,
+                               &Policy::is_closed};
+constexpr std::array<std::pair<std::string_view, std::vector<Entry> Policy::*>, 2> kEntries = {
+    {{"allow", &Policy::allow}, {"deny", &Policy::deny}}};
 
 // FNV-1a of eight bytes at a time, which takes an eighth of StableHash's time: each ADD has it of
 // all policies.
@@ -44,10 +52,6 @@ std::string_view TakeField(std::string_view& rest) {
 std::size_t Number(std::string_view text) {
   const std::optional<std::size_t> number = FindNumber<std::size_t>(text);
   return number ? *number : throw Damaged("a number is missing");
-}
-
-std::string SelectorText(const Selector& selector, char separator) {
-  return Cat(selector.nomad_namespace, separator, selector.job, separator, selector.group);
 }
 
 Selector TakeSelector(std::string_view& rest, char separator) {
@@ -93,34 +97,19 @@ Entry ReadEntry(std::string_view rest) {
   return entry;
 }
 
-char Flag(bool is_set) {
-  return is_set ? kSetting : '-';
-}
-
-bool TakeFlag(std::string_view& rest) {
-  return TakeField(rest) == std::string_view(&kSetting, 1);
-}
-
 std::string PolicyText(const Policy& policy) {
-  std::string text = Cat("policy\t",
-                         policy.name,
-                         kField,
-                         policy.direction == Direction::kTo ? "to" : "from",
-                         kField,
-                         SelectorText(policy.selector, kField),
-                         kField);
-  for (const bool is_set : {policy.only,
-                            policy.mode == Mode::kAudit,
-                            policy.refusal == Refusal::kDrop,
-                            policy.is_closed}) {
-    text += Cat(Flag(is_set), kField);
+  std::string text = Format("policy\t{}\t{}\t{}\t",
+                            policy.name,
+                            policy.direction == Direction::kTo ? "to" : "from",
+                            SelectorText(policy.selector));
+  for (const auto flag : kFlags) {
+    text += Cat(policy.*flag ? '+' : '-', kField);
   }
   text += '\n';
-  for (const Entry& entry : policy.allow) {
-    text += Cat("allow\t", EntryText(entry), '\n');
-  }
-  for (const Entry& entry : policy.deny) {
-    text += Cat("deny\t", EntryText(entry), '\n');
+  for (const auto& [kind, entries] : kEntries) {
+    for (const Entry& entry : policy.*entries) {
+      text += Cat(kind, kField, EntryText(entry), '\n');
+    }
   }
   return text;
 }
@@ -156,10 +145,9 @@ Policy ReadPolicy(std::string_view rest) {
   read.name = TakeField(rest);
   read.direction = TakeField(rest) == "to" ? Direction::kTo : Direction::kFrom;
   read.selector = TakeSelector(rest, kField);
-  read.only = TakeFlag(rest);
-  read.mode = TakeFlag(rest) ? Mode::kAudit : Mode::kEnforce;
-  read.refusal = TakeFlag(rest) ? Refusal::kDrop : Refusal::kReject;
-  read.is_closed = TakeFlag(rest);
+  for (const auto flag : kFlags) {
+    read.*flag = TakeField(rest) == "+";
+  }
   return read;
 }
 
@@ -169,9 +157,12 @@ struct Selection {
 
   void Read(std::string_view line) {
     const std::string_view kind = TakeField(line);
-    if (kind == "allow" || kind == "deny") {
-      ReadEntryOf(kind, line);
-    } else if (kind == "policy") {
+    for (const auto& [entry, entries] : kEntries) {
+      if (kind == entry) {
+        return AddTo(entries, line);
+      }
+    }
+    if (kind == "policy") {
       Policy read = ReadPolicy(line);
       is_wanted = IsAskedFor(read.selector);
       if (is_wanted) {
@@ -190,10 +181,9 @@ struct Selection {
   }
 
   // Of the policy that was read last.
-  void ReadEntryOf(std::string_view kind, std::string_view fields) {
+  void AddTo(std::vector<Entry> Policy::*entries, std::string_view fields) {
     if (is_wanted) {
-      Policy& policy = selected.policies.back();
-      (kind == "allow" ? policy.allow : policy.deny).push_back(ReadEntry(fields));
+      (selected.policies.back().*entries).push_back(ReadEntry(fields));
     }
   }
 
@@ -211,6 +201,10 @@ std::string HashText(std::string_view judged) {
 }
 
 }  // namespace
+
+std::string SelectorText(const Selector& selector, char separator) {
+  return Cat(selector.nomad_namespace, separator, selector.job, separator, selector.group);
+}
 
 std::string EntryText(const Entry& entry) {
   std::string text;
@@ -238,7 +232,7 @@ std::string Write(const Policies& policies) {
   }
   judged += named.has_same_namespace ? "same-namespace\n" : "";
   for (const Selector& peer : named.peers) {
-    judged += Cat("peer\t", SelectorText(peer, kField), '\n');
+    judged += Cat("peer\t", SelectorText(peer), '\n');
   }
   for (const Policy& policy : policies.policies) {
     judged += PolicyText(policy);

@@ -23,6 +23,8 @@
 
 namespace nomad_bridge::policy {
 
+// Its three fields.
+[[nodiscard]] std::string SelectorText(const Selector& selector, char separator = '\t');
 // The fields of an entry, "allow" or "deny" left out: what it says, for the names of its counters.
 [[nodiscard]] std::string EntryText(const Entry& entry);
 

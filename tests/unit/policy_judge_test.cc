@@ -14,7 +14,6 @@ using policy::Connection;
 using policy::Direction;
 using policy::End;
 using policy::Entry;
-using policy::Mode;
 using policy::Peer;
 using policy::Policies;
 using policy::Policy;
@@ -45,7 +44,7 @@ class Naive {
     List all;
     for (const Policy& policy : policies_.policies) {
       if (policy.direction == direction && Selects(policy.selector, judged) &&
-          (with_audited || policy.mode == Mode::kEnforce)) {
+          (with_audited || !policy.is_audited)) {
         all.push_back(&policy);
       }
     }
@@ -99,10 +98,10 @@ class Naive {
   void JudgeOne(Direction direction, const Workload& judged, const End& end) {
     const List enforced = Considered(direction, judged, false);
     const List all = Considered(direction, judged, true);
-    const auto denied = [&](const List& list, Mode mode) {
+    const auto denied = [&](const List& list, bool is_audited) {
       for (const Policy* const policy : list) {
         std::string rule = Met(policy->deny, Cat(policy->name, "#deny"), judged, end);
-        if (policy->mode == mode && !rule.empty()) {
+        if (policy->is_audited == is_audited && !rule.empty()) {
           return rule;
         }
       }
@@ -117,29 +116,29 @@ class Naive {
       }
       return std::string();
     };
-    const auto closed = [](const List& list, std::optional<Mode> mode) {
+    const auto closed = [](const List& list, bool with_enforced) {
       std::string names;
       for (const Policy* const policy : list) {
-        if (policy->is_closed && mode.value_or(policy->mode) == policy->mode) {
+        if (policy->is_closed && (with_enforced || policy->is_audited)) {
           names += Cat(names.empty() ? "" : ", ", policy->name);
         }
       }
       return names;
     };
-    if (const std::string rule = denied(enforced, Mode::kEnforce); !rule.empty()) {
+    if (const std::string rule = denied(enforced, false); !rule.empty()) {
       answer_ = {.is_allowed = false, .by = rule};
       return;
     }
-    const std::string closers = closed(enforced, std::nullopt);
+    const std::string closers = closed(enforced, true);
     if (!closers.empty() && allowed(enforced).empty()) {
       answer_ = {.is_allowed = false, .by = closers};
       return;
     }
-    const std::string audited = closed(all, Mode::kAudit);
+    const std::string audited = closed(all, false);
     if (!enforced.empty() || !all.empty()) {
       answer_.by = !closers.empty() ? allowed(enforced) : !audited.empty() ? allowed(all) : "";
     }
-    std::string would = denied(all, Mode::kAudit);
+    std::string would = denied(all, true);
     if (would.empty() && !audited.empty() && allowed(all).empty()) {
       would = audited.substr(0, audited.find(','));
     }
@@ -214,7 +213,7 @@ class Dice {
     Policy policy = {.name = Cat('p', number),
                      .direction = OneOf(2) ? Direction::kTo : Direction::kFrom,
                      .selector = AnySelector(),
-                     .mode = OneOf(3) ? Mode::kAudit : Mode::kEnforce};
+                     .is_audited = OneOf(3)};
     const bool is_to = policy.direction == Direction::kTo;
     policy.only = is_to && OneOf(4);
     policy.is_closed = is_to || OneOf(2);

@@ -174,7 +174,13 @@ TEST_F(PolicyProgram, ComesBackFromItsText) {
       R"("dns": ["10.0.0.53", "fd00::53"])");
   const Program back = Program::Parse(program.Text());
   EXPECT_EQ(back.Text(), program.Text());
-  EXPECT_EQ(Program(back.ToPolicies()).Text(), program.Text());
+  const Workload dev = {.nomad_namespace = "dev-1", .job = "x", .group = "a b"};
+  EXPECT_THAT(back.PoliciesAbout(policy::Direction::kTo, dev), IsEmpty());
+  const std::vector<policy::Policy> about = back.PoliciesAbout(policy::Direction::kFrom, dev);
+  EXPECT_THAT(about, SizeIs(1));
+  const std::size_t all = back.Text().find("policy\tall");
+  EXPECT_THAT(Program({.addresses = Read().addresses, .policies = about}).Text(),
+              HasSubstr(back.Text().substr(all, back.Text().find("policy\tonly") - all)));
   EXPECT_EQ(back.ChainsOf(kApi), program.ChainsOf(kApi));
   EXPECT_TRUE(Program::Parse(Program().Text()).empty());
   EXPECT_EQ(back.Counters().size(), 7U);
