@@ -86,16 +86,17 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
 
 // Of an array of numbers by IPV4_DEVCONF_..., which count from 1.
 std::optional<Ipv4Settings> ReadIpv4Settings(std::span<const std::uint8_t> bytes) {
-  const auto is_on = [&](std::size_t number) {
-    std::uint32_t value = 0;
+  const auto setting = [&](std::size_t number) {
+    std::int32_t value = 0;
     std::memcpy(&value, &bytes[(number - 1) * sizeof value], sizeof value);
-    return value != 0;
+    return value;
   };
   if (bytes.size() < IPV4_DEVCONF_ROUTE_LOCALNET * sizeof(std::uint32_t)) {
     return std::nullopt;
   }
-  return Ipv4Settings{.forwarding = is_on(IPV4_DEVCONF_FORWARDING),
-                      .route_localnet = is_on(IPV4_DEVCONF_ROUTE_LOCALNET)};
+  return Ipv4Settings{.forwarding = setting(IPV4_DEVCONF_FORWARDING) != 0,
+                      .route_localnet = setting(IPV4_DEVCONF_ROUTE_LOCALNET) != 0,
+                      .arp_ignore = setting(IPV4_DEVCONF_ARP_IGNORE)};
 }
 
 // Of an array of numbers by DEVCONF_...

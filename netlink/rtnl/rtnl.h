@@ -80,6 +80,7 @@ struct NfCall {
 struct Ipv4Settings {
   bool forwarding = false;
   bool route_localnet = false;
+  int arp_ignore = 0;
 };
 
 // The same under net/ipv6/conf.
@@ -96,10 +97,9 @@ struct Link {
   Mac mac;
   int mtu = 0;
   std::uint32_t group = 0;
-  bool up = false;    // IFF_UP: administratively up
-  int operstate = 0;  // IF_OPER_...
-  // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
-  bool operational = false;
+  bool up = false;           // IFF_UP: administratively up
+  int operstate = 0;         // IF_OPER_...
+  bool operational = false;  // up, with carrier (up, or unknown as lo's) and a queue that sends
   bool promiscuous = false;  // IFF_PROMISC was set on it
   // It asks who has an address on its network, and answers: no loopback, no IFF_NOARP, ...
   bool resolves = false;

@@ -236,7 +236,24 @@ Causes FindInContainer(rtnl::Socket& container,
   LookAtAddresses(container, *link, record, causes);
   LookAtDefaultRoutes(container, *link, record, client, causes);
   LookAtGateway(container, *link, record, causes);
+  if (PublishedFamilies(record).contains(Family::kIpv4)) {
+    Append(causes, FindArpIgnored(*link, 0, InsideFix(record, "")));
+  }
   return causes;
+}
+
+Causes FindArpIgnoredInside(const netlink::Netns& netns,
+                            rtnl::Socket& container,
+                            const state::Record& record) {
+  std::optional<rtnl::Link> link = FindOwnLink(container, record);
+  if (!link || !link->ipv4 || !PublishedFamilies(record).contains(Family::kIpv4)) {
+    return {};
+  }
+  link->ipv4->arp_ignore = 0;  // FindInContainer() says so
+  long of_all = 0;
+  netlink::InNetns(
+      netns, [&] { of_all = netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore")); });
+  return FindArpIgnored(*link, of_all, InsideFix(record, ""));
 }
 
 Causes FindHopLimit(const netlink::Netns& netns,

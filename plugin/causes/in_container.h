@@ -48,6 +48,11 @@ struct Listening {
 [[nodiscard]] Causes FindHopLimit(const netlink::Netns& netns,
                                   rtnl::Socket& container,
                                   const state::Record& record);
+// Who asks for its address gets no answer, as the setting of all its links says. Not for many
+// containers, either.
+[[nodiscard]] Causes FindArpIgnoredInside(const netlink::Netns& netns,
+                                          rtnl::Socket& container,
+                                          const state::Record& record);
 // What carries packets, but is not as ADD has answered: CHECK fails for it.
 [[nodiscard]] Causes FindWhatCheckRefuses(rtnl::Socket& container, const state::Record& record);
 

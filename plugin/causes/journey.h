@@ -148,6 +148,11 @@ class Planner {
 [[nodiscard]] Causes FindSilentGateway(NodeFacts& facts,
                                        const state::Record& record,
                                        const Journey& journey);
+// Of the container itself, where neither the node nor the container shows why: the node has asked
+// for its address just now, and nobody has answered. Not of one that was just made.
+[[nodiscard]] Causes FindSilentContainer(NodeFacts& facts,
+                                         const state::Record& record,
+                                         const Journey& journey);
 // That somebody has put down for good where it is: right or wrong, which cannot be told.
 [[nodiscard]] std::vector<std::string> FindFixedGateway(NodeFacts& facts,
                                                         const state::Record& record,

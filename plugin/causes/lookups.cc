@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "netlink/core/sysctl.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -237,6 +238,24 @@ Causes FindArpOff(rtnl::Socket& net,
   return {{.text = Format("'{}' finds no neighbours, and is found by none: NOARP is set on it",
                           link.name),
            .fix = Format("{}ip link set {} arp on", prefix, ShellWord(link.name))}};
+}
+
+Causes FindArpIgnored(const rtnl::Link& link, long of_all, const std::string& prefix) {
+  constexpr int kAnswersNobody = 8;  // ip-sysctl.rst; the greater one of both counts
+  Causes causes;
+  const auto look = [&](long value, const std::string& setting) {
+    if (value == kAnswersNobody) {
+      causes.push_back(
+          {.text = Format(
+               "{} is {}: who asks for an address there gets no answer", setting, kAnswersNobody),
+           .fix = Format("{}sysctl -w {}", prefix, ShellWord(Cat(setting, "=0")))});
+    }
+  };
+  if (link.resolves && link.ipv4) {
+    look(of_all, netlink::Ipv4Setting("all", "arp_ignore"));
+    look(link.ipv4->arp_ignore, netlink::Ipv4Setting(link.name, "arp_ignore"));
+  }
+  return causes;
 }
 
 }  // namespace nomad_bridge::causes

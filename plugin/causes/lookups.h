@@ -38,4 +38,10 @@ namespace nomad_bridge::causes {
                                 const std::optional<Ip>& next,
                                 const std::string& prefix = "");
 
+// Nobody who asks by ARP who has an address on `link` is told, as its own setting arp_ignore says,
+// or that of all links.
+[[nodiscard]] Causes FindArpIgnored(const rtnl::Link& link,
+                                    long of_all,
+                                    const std::string& prefix = "");
+
 }  // namespace nomad_bridge::causes

@@ -1,10 +1,13 @@
 #include <chrono>
+#include <ctime>
 
 #include "base/text.h"
 #include "plugin/causes/journey.h"
 
 namespace nomad_bridge::causes {
 namespace {
+
+using std::chrono::milliseconds;
 
 struct Beyond {
   rtnl::Link link;
@@ -28,17 +31,30 @@ std::optional<Beyond> FindBeyond(NodeFacts& facts,
   return link && link->operational ? std::optional(Beyond{*link, *way.gateway}) : std::nullopt;
 }
 
-}  // namespace
-
-Causes FindSilentGateway(NodeFacts& facts, const state::Record& record, const Journey& journey) {
-  using std::chrono::milliseconds;
+// For how long nobody has answered for `address`, if it was asked for just now.
+std::optional<milliseconds> SilentFor(rtnl::Socket& net,
+                                      const rtnl::Link& link,
+                                      const Ip& address) {
   // One that is there answers sooner. What failed longer ago may be there again, unasked.
   constexpr milliseconds kPatience{200};
   constexpr milliseconds kMemory{10'000};
+  const std::optional<milliseconds> silent = net.UnansweredFor(link, address);
+  return silent && *silent >= kPatience && *silent <= kMemory ? silent : std::nullopt;
+}
+
+// Longer ago than `time`, and than it takes an ADD to give it its address.
+bool IsOlderThan(milliseconds time, const state::Record& record) {
+  constexpr std::chrono::seconds kAdd{2};
+  const auto made =
+      std::chrono::system_clock::from_time_t(static_cast<std::time_t>(record.created));
+  return record.created != 0 && made + kAdd + time < std::chrono::system_clock::now();
+}
+
+}  // namespace
+
+Causes FindSilentGateway(NodeFacts& facts, const state::Record& record, const Journey& journey) {
   const std::optional<Beyond> next = FindBeyond(facts, record, journey);
-  const std::optional<milliseconds> silent =
-      next ? facts.host.net.UnansweredFor(next->link, next->gateway) : std::nullopt;
-  if (!silent || *silent < kPatience || *silent > kMemory) {
+  if (!next || !SilentFor(facts.host.net, next->link, next->gateway)) {
     return {};
   }
   return {{.text = Format("nobody on '{}' answers for the gateway {}: clients beyond get no answer",
@@ -49,6 +65,24 @@ Causes FindSilentGateway(NodeFacts& facts, const state::Record& record, const Jo
                                      IpTool(journey.family()),
                                      next->gateway,
                                      ShellWord(next->link.name)))}};
+}
+
+Causes FindSilentContainer(NodeFacts& facts, const state::Record& record, const Journey& journey) {
+  const Ip& address = journey.port.container_ip;
+  const std::optional<rtnl::Link> network = record.link.gateway_ifname.empty()
+                                                ? std::nullopt
+                                                : facts.FindLink(record.link.gateway_ifname);
+  const std::optional<milliseconds> silent =
+      network ? SilentFor(facts.host.net, *network, address) : std::nullopt;
+  if (!silent || !IsOlderThan(*silent, record)) {
+    return {};
+  }
+  return {{.text = Format("nobody on '{}' answers for {}", network->name, address),
+           .fix = Fix::Advice(Format("see whether it is asked there, and what it answers: {}",
+                                     InsideFix(record,
+                                               Format("tcpdump -ni {} {}",
+                                                      ShellWord(record.id.ifname),
+                                                      address.is_ipv4() ? "arp" : "icmp6"))))}};
 }
 
 std::vector<std::string> FindFixedGateway(NodeFacts& facts,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "netlink/core/sysctl.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
@@ -128,6 +129,13 @@ bool NodeFacts::HasRulesAboutMarks(Family family) {
 
 const rtnl::XfrmPolicies& NodeFacts::Xfrm() {
   return xfrm_ ? *xfrm_ : xfrm_.emplace(rtnl::XfrmPolicies::In(host.netns));
+}
+
+long NodeFacts::ArpIgnoreOfAll() {
+  if (!arp_ignore_of_all_) {
+    arp_ignore_of_all_ = netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore"));
+  }
+  return *arp_ignore_of_all_;
 }
 
 }  // namespace nomad_bridge::causes

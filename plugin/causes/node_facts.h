@@ -43,6 +43,7 @@ class NodeFacts {
   // See rtnl::Socket.
   [[nodiscard]] bool HasRulesAboutMarks(Family family);
   [[nodiscard]] const rtnl::XfrmPolicies& Xfrm();
+  [[nodiscard]] long ArpIgnoreOfAll();
 
  private:
   std::optional<std::vector<rtnl::Link>> links_;
@@ -59,6 +60,7 @@ class NodeFacts {
   std::map<std::pair<int, Cidr>, bool> forwards_;
   std::map<Family, bool> has_rules_about_marks_;
   std::optional<rtnl::XfrmPolicies> xfrm_;
+  std::optional<long> arp_ignore_of_all_;
 };
 
 }  // namespace nomad_bridge::causes

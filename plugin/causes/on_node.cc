@@ -124,9 +124,19 @@ class NodeLook {
     }
     Append(causes_, FindBlackhole(host_.net, *uplink));
     if (uplink->operational) {
-      Append(causes_, FindArpOff(host_.net, *uplink, journey_.next_hop));
+      LookAtArp(*uplink);
     } else {
       LookAtCarrier(*uplink);
+    }
+  }
+
+  // A next hop that is put down for good may have been told of the node, too.
+  void LookAtArp(const rtnl::Link& uplink) {
+    Append(causes_, FindArpOff(host_.net, uplink, journey_.next_hop));
+    const auto next =
+        journey_.next_hop ? facts_.FindNeighbour(uplink, *journey_.next_hop) : std::nullopt;
+    if (journey_.family() == Family::kIpv4 && !(next && next->permanent)) {
+      Append(causes_, FindArpIgnored(uplink, facts_.ArpIgnoreOfAll()));
     }
   }
 

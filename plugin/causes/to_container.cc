@@ -212,6 +212,9 @@ class WayLook {
     if (!arp_off.empty()) {
       return AddAll(std::move(arp_off));
     }
+    if (OwnGateway(record_, Family::kIpv4) && address_.is_ipv4()) {
+      AddAll(FindArpIgnored(*gateway_, facts_.ArpIgnoreOfAll()));
+    }
     const std::optional<rtnl::Neighbour> neighbour = facts_.FindNeighbour(*gateway_, address_);
     const Mac expected = record_.ContainerMac();
     if (!neighbour || neighbour->mac == expected || !record_.Has(cni::Part::kLink)) {

@@ -6,7 +6,8 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/causes/journey.h"
+#include "netlink/core/netns.h"
+#include "plugin/causes/in_container.h"
 #include "plugin/cli/doctor.h"
 
 namespace nomad_bridge::cli {
@@ -16,8 +17,12 @@ namespace {
 // at once.
 class BlockedLook {
  public:
-  BlockedLook(state::Host& host, bool are_rules_whole)
-      : facts_(host), rules_(host.nft, nft::ReadQueues()), are_rules_whole_(are_rules_whole) {}
+  // `reconciled`: what a reconcile would find.
+  BlockedLook(state::Host& host, const Mismatches& reconciled)
+      : facts_(host),
+        rules_(host.nft, nft::ReadQueues()),
+        are_rules_whole_(causes::AreRulesWhole(reconciled)),
+        is_whole_(reconciled.left().empty()) {}
 
   causes::Causes Of(const state::Record& record) {
     causes::Causes found;
@@ -43,12 +48,28 @@ class BlockedLook {
       Append(found, causes::FindInXfrm(facts_, journey));
       if (found.empty() && way.second) {
         found = causes::FindSilentGateway(facts_, record, journey);
+        Append(found, OfSilent(record, journey));
       }
     }
     return found;
   }
 
  private:
+  // Where nothing else is known to be wrong: what a container shows itself, its own check says.
+  [[nodiscard]] causes::Causes OfSilent(const state::Record& record,
+                                        const causes::Journey& journey) {
+    causes::Causes silent =
+        is_whole_ ? causes::FindSilentContainer(facts_, record, journey) : causes::Causes();
+    const std::optional<netlink::Netns> netns =
+        silent.empty() ? std::nullopt : netlink::Netns::Find(record.netns_path);
+    if (!netns || netns->id() != record.netns) {
+      return silent;
+    }
+    rtnl::Socket container = rtnl::Socket::In(*netns);
+    return causes::FindInContainer(container, record, std::nullopt).empty() ? silent
+                                                                            : causes::Causes();
+  }
+
   [[nodiscard]] bool HasRulesAboutPorts(Family family) {
     const auto [known, is_new] = has_rules_about_ports_.try_emplace(family);
     if (is_new) {
@@ -75,13 +96,14 @@ class BlockedLook {
   causes::Planner planner_{facts_};
   nft::Ruleset rules_;
   bool are_rules_whole_;
+  bool is_whole_;
   std::map<Family, bool> has_rules_about_ports_;
   std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Ip>, causes::Causes> on_node_;
 };
 
 // As far as no other check says it.
 causes::Causes FindBlocked(Examination& node) {
-  BlockedLook look(node.host, causes::AreRulesWhole(node.Reconciled()));
+  BlockedLook look(node.host, node.Reconciled());
   causes::Causes found;
   for (const Attachment* const attachment : node.running) {
     if (!attachment->record->IsLive(cni::Part::kPorts)) {

@@ -147,6 +147,7 @@ class Inspection {
       cause.ends = !client_ || !host_.net.AllAddresses().contains(*client_);
       sides_.container.push_back(std::move(cause));
     }
+    Append(sides_.container, causes::FindArpIgnoredInside(netns, container, record_));
     for (const Cause& refused : causes::FindWhatCheckRefuses(container, record_)) {
       AddNote(refused.text);
     }
@@ -182,6 +183,9 @@ class Inspection {
         AddNew(sides_.container,
                causes::FindInContainerRules(container, rules_inside, record_, journey),
                is_meant);
+      }
+      if (sides_.FindCause() == nullptr) {
+        AddNew(sides_.path, causes::FindSilentContainer(facts_, record_, journey), is_meant);
       }
     }
   }

@@ -130,6 +130,39 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
+INSTANTIATE_TEST_SUITE_P(
+    Settings,
+    LookupThatEnds,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"Uplink",
+         "sysctl -w net.ipv4.conf.uplink.arp_ignore=8",
+         "net/ipv4/conf/uplink/arp_ignore is 8: who asks for an address there gets no answer",
+         "ports.blocked"},
+        {"AllOfTheNode",
+         "sysctl -w net.ipv4.conf.all.arp_ignore=8 net.ipv4.conf.nomad.arp_ignore=2",
+         "net/ipv4/conf/all/arp_ignore is 8: who asks for an address there gets no answer",
+         "ports.blocked"},
+        {"ContainerLink",
+         "sysctl -w net.ipv4.conf.eth0.arp_ignore=8",
+         "net/ipv4/conf/eth0/arp_ignore is 8: who asks for an address there gets no answer",
+         "containers"},
+        {"ContainerAll",
+         "sysctl -w net.ipv4.conf.all.arp_ignore=8",
+         "net/ipv4/conf/all/arp_ignore is 8: who asks for an address there gets no answer",
+         ""},
+    }),
+    kNameOf);
+
+class LookupOfTheGateway : public CausesWorld {};
+
+// Which the container learns from the node's requests, too.
+TEST_F(LookupOfTheGateway, IsNotAnswered) {
+  BreakAndHeal({{"Bridge"},
+                "sysctl -w net.ipv4.conf.nomad.arp_ignore=8; ip -n container neigh flush all",
+                "net/ipv4/conf/nomad/arp_ignore is 8: who asks for an address there gets no answer",
+                "ports.blocked"});
+}
+
 class LookupThatNeedsNone : public CausesWorld {};
 
 // A port answers on a network where everyone is put down for good.

@@ -59,6 +59,33 @@ TEST_F(CauseWithoutFix, IsAGatewayThatHasGone) {
   EXPECT_EQ(Diagnose(Way::kFar).at("cause"), nullptr);
 }
 
+// Whose interface, address and MAC are as they were: why it does not answer, only it knows.
+TEST_F(CauseWithoutFix, IsAContainerThatAnswersNobody) {
+  ASSERT_TRUE(Answers(Way::kTcp));
+  // Addresses of scope host are not for others.
+  container().Must({"sh",
+                    "-ec",
+                    Filled("sysctl -qw net.ipv4.conf.eth0.arp_ignore=3; ip address del ADDRESS/20 "
+                           "dev eth0; ip address add ADDRESS/20 dev eth0 scope host; ip route add "
+                           "default via 172.26.64.1")});
+  host().Must(Words("ip neigh flush dev nomad"));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "nobody has asked";
+  json said;
+  EXPECT_TRUE(Soon([&] {
+    EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
+    said = Diagnose(Way::kTcp);
+    return said.at("cause") == Filled("nobody on 'nomad' answers for ADDRESS");
+  }));
+  EXPECT_EQ(At(said, "/causes/0/advice"),
+            "see whether it is asked there, and what it answers: nsenter "
+            "--net=/run/netns/container tcpdump -ni eth0 arp");
+  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
+  container().Must(Words("sysctl -qw net.ipv4.conf.eth0.arp_ignore=0"));
+  EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp); }));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
+}
+
 // It may be right.
 TEST_F(CauseWithoutFix, IsAGatewayThatIsPutDown) {
   ASSERT_TRUE(Answers(Way::kFar));
