@@ -107,7 +107,7 @@ class Parser {
       if (!IsName(key.text) || Contains(kPeerWords, key.text)) {
         throw key.Wrong(Cat(kAllowedNames, "; none of same-namespace, outside, node and any"));
       }
-      RequireNew(address_places_, key);
+      RequireNew(lists_, key);
       policies_.addresses.emplace(key.text, ParseList(*addresses.Find(key.text), key));
     }
   }
@@ -118,7 +118,7 @@ class Parser {
     if (!IsName(name.String(kAllowedNames))) {
       throw name.Wrong(kAllowedNames);
     }
-    RequireNew(policy_places_, name);
+    RequireNew(names_, name);
     const Node* const to = node.Find("to");
     const Node* const from = node.Find("from");
     if ((to == nullptr) == (from == nullptr)) {
@@ -139,13 +139,13 @@ class Parser {
   [[nodiscard]] Policies Take() { return std::move(policies_); }
 
  private:
-  using Places = std::map<std::string, std::string>;
+  using Names = std::map<std::string_view, const Node*>;
 
-  static void RequireNew(Places& places, const Node& name) {
-    const auto [first, is_new] = places.emplace(name.text, name.Place());
+  static void RequireNew(Names& names, const Node& name) {
+    const auto [first, is_new] = names.emplace(name.text, &name);
     if (!is_new) {
       throw name.Refused(Format("'{}' is defined twice", name.text),
-                         Cat("first at ", first->second));
+                         Cat("first at ", first->second->Place()));
     }
   }
 
@@ -233,10 +233,10 @@ class Parser {
       policies_.addresses[prefix->Text()] = {*prefix};
       return {.kind = Peer::Kind::kAddresses, .addresses = prefix->Text()};
     }
-    if (!address_places_.contains(text)) {
+    if (!lists_.contains(text)) {
       std::vector<std::string_view> known(kPeerWords.begin(), kPeerWords.end());
-      for (const auto& [name, place] : address_places_) {
-        known.emplace_back(name);
+      for (const auto& list : lists_) {
+        known.push_back(list.first);
       }
       throw node.Wrong(kAllowed, Suggestion(text, known));
     }
@@ -245,8 +245,8 @@ class Parser {
 
   std::vector<std::string>& remarks_;
   Policies policies_;
-  Places address_places_;
-  Places policy_places_;
+  Names lists_;
+  Names names_;  // of policies
 };
 
 }  // namespace
@@ -280,7 +280,7 @@ std::string Text(const Ports& ports) {
       std::ranges::find(kProtocols, ports.protocol, [](const auto& each) {
         return each.second;
       })->first;
-  if (ports.protocol == Ports::Protocol::kIcmp || ports == Ports{.protocol = ports.protocol}) {
+  if (ports.protocol == Ports::Protocol::kIcmp || ports.AreAll()) {
     return std::string(protocol);
   }
   return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));

@@ -67,6 +67,7 @@ struct Ports {
   std::uint16_t first = 0;
   std::uint16_t last = 65535;
 
+  [[nodiscard]] bool AreAll() const { return first == 0 && last == 65535; }
   auto operator<=>(const Ports&) const = default;
 };
 
