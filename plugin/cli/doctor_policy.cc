@@ -67,9 +67,9 @@ void CheckInForce(Examination& node) {
 
 void CheckFiles(Examination& node) {
   const FilesNow files = CompareFiles(node.host);
-  if (files.are_wrong) {
+  if (!files.differ) {
     node.Fail(files.text, files.fix);
-  } else if (files.differ) {
+  } else if (*files.differ) {
     node.Warn(files.text, files.fix);
   }
 }

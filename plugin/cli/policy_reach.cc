@@ -53,18 +53,18 @@ FilesNow CompareFiles(state::Host& host) {
     const policy::Program program(policy::ReadPolicies(now.directory, remarks));
     now.differ = program.Revision() != host.policy.Program().Revision();
   } catch (const Error& error) {
-    now.are_wrong = true;
     now.text = error.what();
     now.fix = Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ",
                               ShellWord(now.directory)));
   }
-  if (now.differ && !FindStatus(now.directory)) {
+  const bool differ = now.differ.value_or(false);
+  if (differ && !FindStatus(now.directory)) {
     now.text = Format("policies are in force, and {} is gone", now.directory);
     now.fix =
         Fix::Advice(Format("bring it back, or go by {}, without policies if that is gone: "
                            "nomad-bridge policy apply",
                            policy::kPolicyDirectory));
-  } else if (now.differ) {
+  } else if (differ) {
     now.text = host.policy.IsThere()
                    ? Format("the files in {} differ from the policies in force", now.directory)
                    : Format(

@@ -1,6 +1,7 @@
 // Which policies count for an allocation, by their names, for people.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,8 @@ void RemarkOnUnseen(const std::vector<Mismatch>& unseen);
 // The files that were applied last, or those of /etc if none were, as they are now.
 struct FilesNow {
   std::string directory;
-  bool differ = false;     // from what is in force
-  bool are_wrong = false;  // they cannot be read, or have errors
-  std::string text;        // what is the matter; empty if nothing is
+  std::optional<bool> differ;  // from what is in force; nullopt: they are unreadable, or wrong
+  std::string text;            // what is the matter; empty if nothing is
   Fix fix;
 };
 [[nodiscard]] FilesNow CompareFiles(state::Host& host);

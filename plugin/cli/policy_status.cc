@@ -35,7 +35,7 @@ int RunStatus(const Arguments& arguments) {
   if (arguments.Has("json")) {
     PrintDocument({{"applied", host.policy.IsThere()},
                    {"directory", files.directory},
-                   {"stale", files.are_wrong ? Json() : Json(files.differ)},
+                   {"stale", files.differ ? Json(*files.differ) : Json()},
                    {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
                    {"rules", ArrayOf(rules, RuleJson)}});
     return kYes;

@@ -52,13 +52,12 @@ class StepRules {
       : step_(step), is_about_source_(is_about_source), answer_(answer) {}
 
   [[nodiscard]] std::vector<nft::Rule> All() const {
-    std::vector<nft::Rule> rules;
     if (!HasFamily()) {
-      rules.push_back(Finished(nft::Rule(), Family::kIpv4));
-      return rules;
+      return {Finished(nft::Rule(), Family::kIpv4)};
     }
+    std::vector<nft::Rule> rules;
     for (const Family family : kFamilies) {
-      rules.push_back(Finished(PeerRule(family), family));
+      rules.push_back(Finished(nft::Rule().Only(family), family));
     }
     return rules;
   }
@@ -73,12 +72,10 @@ class StepRules {
     return IsIcmp() || (step_.peer != PeerIs::kAnyone && step_.peer != PeerIs::kNode);
   }
 
-  [[nodiscard]] nft::Rule PeerRule(Family family) const {
-    nft::Rule rule;
-    rule.Only(family);
+  nft::Rule& MatchPeer(nft::Rule& rule, Family family) const {
     const std::string set = SetAskedBy(step_, family);
     if (set.empty()) {
-      return rule;
+      return step_.peer == PeerIs::kNode ? rule.DaddrIsLocal() : rule;
     }
     if (step_.peer == PeerIs::kOutside) {
       return is_about_source_ ? rule.SaddrNotIn(set) : rule.DaddrNotIn(set).DaddrIsNotLocal();
@@ -87,15 +84,13 @@ class StepRules {
   }
 
   [[nodiscard]] nft::Rule Finished(nft::Rule rule, Family family) const {
-    if (step_.peer == PeerIs::kNode) {
-      rule.DaddrIsLocal();
-    }
+    MatchPeer(rule, family);
     if (IsIcmp()) {
       rule.L4Proto(family == Family::kIpv4 ? std::uint8_t{IPPROTO_ICMP}
                                            : std::uint8_t{IPPROTO_ICMPV6});
     } else if (step_.ports) {
       rule.L4Proto(static_cast<std::uint8_t>(step_.ports->protocol));
-      if (step_.ports->first != 0 || step_.ports->last != kMaxPort) {
+      if (!step_.ports->AreAll()) {
         rule.Dport(step_.ports->first, step_.ports->last);
       }
     } else if (answer_ == Answer::kTcpReset) {
@@ -127,8 +122,6 @@ class StepRules {
     return rule;
   }
 
-  static constexpr std::uint16_t kMaxPort = 65535;
-
   const policy::Step& step_;
   bool is_about_source_;
   Answer answer_;
@@ -158,46 +151,31 @@ void AddSets(std::string_view noun,
   }
 }
 
-// What attachments of some kinds need: chains by name, as kinds share some, and the names of the
-// sets that they are in or that their chains ask.
-struct PartsOfKinds {
-  std::map<std::string, nft::Chain> chains;
-  std::set<std::string> selected;
-
-  void Add(const policy::Program& program, const cni::Workload& workload) {
-    const policy::Judgement& judgement = program.JudgementOf(workload);
+// What attachments of these kinds need: their chains, and besides the sets `selected` those that
+// they are in or that their chains ask.
+void AddKinds(const policy::Program& program,
+              const Kinds& kinds,
+              std::set<std::string> selected,
+              nft::Table& table) {
+  std::map<std::string_view, const policy::Chain*> chains;  // kinds share some
+  for (const auto& kind : kinds) {
+    const policy::Judgement& judgement = program.JudgementOf(kind.second);
     selected.insert(judgement.sets.begin(), judgement.sets.end());
-    for (const policy::Chain& chain : program.ChainsOf(workload)) {
-      if (!chains.contains(chain.name)) {
-        chains.emplace(chain.name, ChainFor(chain));
+    for (const policy::Chain& chain : program.ChainsOf(kind.second)) {
+      chains.emplace(chain.name, &chain);
+    }
+  }
+  for (const auto& chain : chains) {
+    table.chains.push_back(ChainFor(*chain.second));
+    for (const policy::Step& step : chain.second->steps) {
+      if (step.peer == policy::Step::PeerIs::kMember) {
+        selected.insert(step.peers);
       }
-      for (const policy::Step& step : chain.steps) {
-        if (step.peer == policy::Step::PeerIs::kMember) {
-          selected.insert(step.peers);
-        }
-      }
     }
   }
-
-  void MoveTo(nft::Table& table) {
-    for (auto& each : chains) {
-      table.chains.push_back(std::move(each.second));
-    }
-    for (const std::string& name : selected) {
-      AddSets(kSelected, name, 0, table);
-    }
+  for (const std::string& name : selected) {
+    AddSets(kSelected, name, 0, table);
   }
-};
-
-// The key behind the last of `prefix`; nullopt if that is the last address there is.
-std::optional<std::vector<std::uint8_t>> KeyBehind(const Cidr& prefix) {
-  std::vector<std::uint8_t> key = firewall::AddressKey(prefix.Last());
-  for (auto byte = key.rbegin(); byte != key.rend(); ++byte) {
-    if (++*byte != 0) {
-      return key;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -270,14 +248,11 @@ void AddPolicies(const policy::Program& program,
                  const Kinds& kinds,
                  const std::string& created,
                  nft::Table& table) {
-  PartsOfKinds parts;
+  std::set<std::string> selected;
   for (const auto& set : program.SetTexts()) {
-    parts.selected.insert(set.first);
+    selected.insert(set.first);
   }
-  for (const auto& kind : kinds) {
-    parts.Add(program, kind.second);
-  }
-  parts.MoveTo(table);
+  AddKinds(program, kinds, std::move(selected), table);
   for (const auto& list : program.Lists()) {
     AddSets(kPrefixes, list.first, nft::kInterval, table);
   }
@@ -288,9 +263,7 @@ void AddPolicies(const policy::Program& program,
 
 nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload) {
   nft::Table table = {.id = firewall::TableId()};
-  PartsOfKinds parts;
-  parts.Add(program, workload);
-  parts.MoveTo(table);
+  AddKinds(program, {{"", workload}}, {}, table);
   return table;
 }
 
@@ -337,12 +310,12 @@ std::vector<nft::Element> ListElements(const policy::Program& program) {
     for (auto prefix = prefixes.begin(); prefix != prefixes.end(); ++prefix) {
       const std::string set = SetFor(kPrefixes, prefix->address.family(), name);
       elements.push_back({.set = set, .key = firewall::AddressKey(prefix->Network())});
-      std::optional<std::vector<std::uint8_t>> end = KeyBehind(*prefix);
+      // Unspecified: the prefix has the last address that there is.
+      const Ip end = prefix->Last().Plus(1);
       const auto next = std::next(prefix);
-      const bool is_followed =
-          end && next != prefixes.end() && *end == firewall::AddressKey(next->Network());
-      if (end && !is_followed) {
-        elements.push_back({.set = set, .key = *std::move(end), .ends_interval = true});
+      const bool is_followed = next != prefixes.end() && next->Network() == end;
+      if (!end.IsUnspecified() && !is_followed) {
+        elements.push_back({.set = set, .key = firewall::AddressKey(end), .ends_interval = true});
       }
     }
   }
