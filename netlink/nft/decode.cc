@@ -97,6 +97,7 @@ constexpr std::array kReadable = {
     Readable{"meta", NFTNL_EXPR_META_DREG, Shape::kNumber},
     Readable{"meta", NFTNL_EXPR_META_SREG, Shape::kNumber},
     Readable{"payload", NFTNL_EXPR_PAYLOAD_DREG, Shape::kNumber},
+    Readable{"payload", NFTNL_EXPR_PAYLOAD_SREG, Shape::kNumber},
     Readable{"payload", NFTNL_EXPR_PAYLOAD_BASE, Shape::kNumber},
     Readable{"payload", NFTNL_EXPR_PAYLOAD_OFFSET, Shape::kNumber},
     Readable{"payload", NFTNL_EXPR_PAYLOAD_LEN, Shape::kNumber},

@@ -23,7 +23,7 @@ namespace nomad_bridge::nft {
 namespace {
 
 // The kernel clears as much of what follows as a register of the largest kind has.
-constexpr std::size_t kWidest = 16;
+constexpr std::size_t kLargest = 16;
 
 template <typename Wanted>
 const Wanted* Find(const Expression& expression, std::uint16_t number) {
@@ -189,7 +189,7 @@ PartialBytes Meta(const Packet& packet, TableFamily family, std::uint32_t key) {
     case NFT_META_OIFGROUP:
       return OfGroup(packet.oif_group);
     default:
-      return Unknown(kWidest);
+      return Unknown(kLargest);
   }
 }
 
@@ -197,7 +197,7 @@ PartialBytes Conntrack(const Packet& packet, std::uint32_t key) {
   return key == NFT_CT_STATE    ? Of(packet.ct_state)
          : key == NFT_CT_STATUS ? Of(packet.ct_status)
          : key == NFT_CT_MARK   ? Of(packet.ct_mark)
-                                : Unknown(kWidest);
+                                : Unknown(kLargest);
 }
 
 PartialBytes RouteType(const Packet& packet, const Expression& expression) {
@@ -205,7 +205,7 @@ PartialBytes RouteType(const Packet& packet, const Expression& expression) {
       (NumberOf(expression, NFTNL_EXPR_FIB_FLAGS) & NFTA_FIB_F_DADDR) != 0;
   if (NumberOf(expression, NFTNL_EXPR_FIB_RESULT) != NFT_FIB_RESULT_ADDRTYPE ||
       !is_of_destination || !packet.is_local) {
-    return Unknown(kWidest);
+    return Unknown(kLargest);
   }
   return Of(std::uint32_t{*packet.is_local ? RTN_LOCAL : RTN_UNICAST});
 }

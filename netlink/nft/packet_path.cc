@@ -129,6 +129,7 @@ class PacketWalk {
       effects_.back().port = result.port;
       effects_.back().source = result.source;
       effects_.back().zone = result.zone;
+      effects_.back().hops = result.hops;
     }
     const auto set = [&](KnownBits& mark, const std::optional<KnownBits>& to) {
       mark = !to ? mark : is_sure ? *to : Shared(mark, *to);

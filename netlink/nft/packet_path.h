@@ -70,6 +70,7 @@ struct Effect {
     kUntracked,   // conntrack does not see it, so no address is translated
     kSourced,     // from another address, which is known
     kZoned,       // into a zone of conntrack; the first rule that does so counts
+    kHops,        // with another number of hops left; the last one counts
   };
 
   Kind kind = Kind::kDropped;
@@ -83,6 +84,7 @@ struct Effect {
   std::optional<Ip> source = std::nullopt;           // the only one, of kSourced
   // Of kZoned: in which what it answers is looked for; nullopt: not known
   std::optional<std::uint16_t> zone = std::nullopt;
+  std::optional<std::uint8_t> hops = std::nullopt;  // of kHops; nullopt: not known
 };
 
 struct KnownSet {

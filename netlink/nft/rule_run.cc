@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "netlink/core/handles.h"
+#include "netlink/nft/hops.h"
 #include "netlink/nft/packet_fields.h"
 #include "netlink/nft/registers.h"
 #include "netlink/nft/xt_nat.h"
@@ -98,8 +99,18 @@ class RuleRun {
 
   void TakePayload(const Expression& step) {
     if (Has(step, NFTNL_EXPR_PAYLOAD_DREG)) {
-      Load(step, NFTNL_EXPR_PAYLOAD_DREG);
+      return Load(step, NFTNL_EXPR_PAYLOAD_DREG);
     }
+    const std::size_t size = NumberOf(step, NFTNL_EXPR_PAYLOAD_LEN);
+    const auto written = registers_.At(NumberOf(step, NFTNL_EXPR_PAYLOAD_SREG), size);
+    if (const auto at = FindHops(packet_, step)) {
+      const PartialByte& hops = written[*at];
+      SetHops(hops.known == 0xff ? std::optional(hops.value) : std::nullopt);
+    }
+  }
+  void SetHops(std::optional<std::uint8_t> hops) {
+    result_.effect = Effect::Kind::kHops;
+    result_.hops = hops;
   }
 
   void TakeConntrack(const Expression& step) {
@@ -348,6 +359,8 @@ class RuleRun {
       result_.marks = MarksOfTarget(packet_, name, step);
     } else if (IsNotrack(step)) {
       TakeNotrack(step);
+    } else if (name == "TTL" || name == "HL") {
+      SetHops(HopsOfTarget(step));
     } else if (name == "CT") {
       SetZone(AnswersZoneOfTarget(step));
     }

@@ -21,6 +21,7 @@ struct RuleResult {
   std::optional<std::uint16_t> port;  // see Effect
   std::optional<Ip> source;           // see Effect
   std::optional<std::uint16_t> zone;  // see Effect
+  std::optional<std::uint8_t> hops;   // see Effect
   Marks marks;                        // that it sets
 };
 

@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <array>
 
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/foreign_drops.h"
 #include "firewall/table.h"
+#include "plugin/causes/rule_texts.h"
 #include "plugin/causes/stations.h"
 
 namespace nomad_bridge::causes {
@@ -15,143 +14,6 @@ using nft::TableFamily;
 using Point = nft::Hook::Point;
 using TableChain = nft::Socket::TableChain;
 
-bool IsIptables(const nft::TableId& table) {
-  constexpr std::array<std::string_view, 5> kTables = {
-      "filter", "nat", "mangle", "raw", "security"};
-  return (table.family == TableFamily::kIp || table.family == TableFamily::kIp6) &&
-         Contains(kTables, table.name);
-}
-
-// A rule on its way is in a chain that is for the operator's own: it is meant.
-bool IsOperators(const Effect& effect, const state::Record& record) {
-  const std::array<std::string_view, 6> chains = {record.rules.forward_hook.admin_chain,
-                                                  "DOCKER-USER",
-                                                  "ufw-user-forward",
-                                                  "ufw6-user-forward",
-                                                  "ufw-user-output",
-                                                  "ufw6-user-output"};
-  return IsIptables(effect.table) && std::ranges::any_of(effect.path, [&](const std::string& each) {
-           return Contains(chains, std::string_view(each));
-         });
-}
-
-std::optional<std::uint16_t> PublishedPort(std::optional<std::uint16_t> port) {
-  return port == kClientPort ? std::nullopt : port;
-}
-
-// The node's address that the packet is for, or comes from: not the container's.
-std::optional<Ip> NodeOf(const nft::Packet& packet, Direction direction, const Journey& journey) {
-  const std::optional<Ip>& end =
-      direction == Direction::kAnswer ? packet.source : packet.destination;
-  return end == journey.port.container_ip ? std::nullopt : end;
-}
-
-// All that `address` stands for: any of the node's, or itself.
-std::string AddressText(const Ip& address,
-                        const Station& station,
-                        const Journey& journey,
-                        bool for_iptables) {
-  std::vector<Ip> addresses = {address};
-  if (address == NodeOf(station.packet, station.direction, journey) && journey.node) {
-    addresses = {*journey.node};
-    Append(addresses, journey.also);
-    Append(addresses, journey.elsewhere);
-  }
-  return addresses.size() == 1 ? address.Text()
-         : for_iptables        ? Joined(addresses, ",")
-                               : Cat("{ ", Joined(addresses, ", "), " }");
-}
-
-// The ends of the packet, as iptables or nft matches them.
-std::string MatchText(const Station& station, const Journey& journey, bool for_iptables) {
-  const nft::Packet& packet = station.packet;
-  if (packet.icmp6_type) {
-    return Format("-p icmpv6 --icmpv6-type {} ", int{*packet.icmp6_type});
-  }
-  const auto part = [&](const auto& value, std::string_view iptables, std::string_view nft) {
-    return value ? Format("{}{} ", for_iptables ? iptables : nft, *value) : std::string();
-  };
-  const auto end = [&](const std::optional<Ip>& address) {
-    return address ? std::optional(AddressText(*address, station, journey, for_iptables))
-                   : std::nullopt;
-  };
-  const std::string_view ip = journey.family() == Family::kIpv4 ? "ip " : "ip6 ";
-  const std::string protocol = journey.Protocol();
-  std::string text = part(end(packet.source), "-s ", Cat(ip, "saddr ")) +
-                     part(end(packet.destination), "-d ", Cat(ip, "daddr "));
-  if (for_iptables) {
-    text += Format("-p {} ", protocol);
-  }
-  return text + part(PublishedPort(packet.source_port), "--sport ", Cat(protocol, " sport ")) +
-         part(PublishedPort(packet.destination_port), "--dport ", Cat(protocol, " dport "));
-}
-
-// Before the rule, in the same chain: a verdict there ends the base chain.
-std::string FixOf(const Effect& effect, const Station& station, const Journey& journey) {
-  const bool is_iptables = IsIptables(effect.table);
-  if (station.direction == Direction::kLookup && !is_iptables) {
-    return Format("nft insert rule {} {} {} {} accept",
-                  nft::Text(effect.table.family),
-                  ShellWord(effect.table.name),
-                  ShellWord(effect.chain),
-                  station.packet.arp_operation
-                      ? "meta protocol arp"
-                      : "icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }'");
-  }
-  const std::string match = MatchText(station, journey, is_iptables);
-  if (is_iptables) {
-    return Format("{} -t {} -I {} {}-j ACCEPT",
-                  effect.table.family == TableFamily::kIp ? "iptables" : "ip6tables",
-                  effect.table.name,
-                  ShellWord(effect.chain),
-                  match);
-  }
-  return station.accept_mark_bit
-             ? firewall::AcceptMarkCommand(effect.table, effect.chain, *station.accept_mark_bit)
-             : Format("nft insert rule {} {} {} {}accept",
-                      nft::Text(effect.table.family),
-                      ShellWord(effect.table.name),
-                      ShellWord(effect.chain),
-                      match);
-}
-
-// One that is not journey.node is named: others may well answer.
-std::string DoesText(const Effect& effect, const Station& station, const Journey& journey) {
-  if (!station.about.empty()) {
-    return Cat("drops ", station.about);
-  }
-  constexpr std::array<std::string_view, 4> kWhat = {"what comes for the port",
-                                                     "what the port answers",
-                                                     "what comes from the LAN for its container",
-                                                     "what this node itself asks the port"};
-  const std::string_view what = kWhat.at(static_cast<std::size_t>(station.direction));
-  const std::optional<Ip> node = NodeOf(station.packet, station.direction, journey);
-  const std::string_view does = effect.kind == Effect::Kind::kDropped      ? "drops"
-                                : effect.kind == Effect::Kind::kTranslated ? "redirects"
-                                                                           : "does not track";
-  return Format("{} {}{}", does, what, !node || node == journey.node ? "" : Cat(" at ", *node));
-}
-
-// "on the node, chain forward of table inet mine (policy drop)"
-std::string RuleText(const Effect& effect, std::string_view place) {
-  return Format("{}, chain {} of table {} ({})",
-                place,
-                effect.chain,
-                nft::Text(effect.table),
-                effect.handle == 0 ? std::string("policy drop")
-                                   : Format("rule with handle {}", effect.handle));
-}
-
-Cause Describe(const Effect& effect,
-               std::string_view place,
-               const Station& station,
-               const Journey& journey,
-               const state::Record& record) {
-  return {.text = Cat(RuleText(effect, place), ' ', DoesText(effect, station, journey)),
-          .fix = FixOf(effect, station, journey),
-          .is_operators = IsOperators(effect, record)};
-}
-
 // Whether what was asked for gets no further. What translates the destination behind ours does not
 // see the packet.
 bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
@@ -161,7 +23,7 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   const bool is_request =
       station.direction == Direction::kRequest || station.direction == Direction::kFromNode;
   const bool is_translated =
-      effect.kind != Effect::Kind::kZoned &&
+      effect.kind != Effect::Kind::kZoned && effect.kind != Effect::Kind::kHops &&
       (station.point == Point::kPrerouting || (is_request && station.point == Point::kOutput));
   if (!is_translated || station.family != TableFamily::kAny ||
       station.direction == Direction::kLookup) {
@@ -174,20 +36,75 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   return is_request && (station.IsBeforeOurs() || !rules.Has(firewall::TableId()));
 }
 
+// How many hops rules leave to the request and its answer on their way. What none sets suffices.
+class HopCount {
+ public:
+  explicit HopCount(const Journey& journey) : journey_(journey) {}
+
+  // What has left too few to get through `station`; nullptr: nothing.
+  const Cause* Enter(const Station& station) {
+    if (station.direction != Direction::kRequest && station.direction != Direction::kAnswer) {
+      return nullptr;
+    }
+    if (station.direction != direction_) {
+      direction_ = station.direction;
+      left_ = std::nullopt;
+    }
+    const bool is_forwarded = station.point == Point::kForward && !station.accept_mark_bit &&
+                              station.family == TableFamily::kAny;
+    return is_forwarded ? Forward() : nullptr;
+  }
+
+  // By the node.
+  const Cause* Forward() {
+    left_ = left_ ? std::optional(std::max(*left_ - 1, 0)) : std::nullopt;
+    return left_ == 0 ? &by_ : nullptr;
+  }
+
+  // The answer has left the node. Who is on the network that it leaves by gets it, also the last
+  // hop of it.
+  [[nodiscard]] const Cause* Leave() const {
+    const bool is_beyond = journey_.uplink && journey_.next_hop != journey_.client;
+    return direction_ == Direction::kAnswer && left_ && *left_ <= 1 && is_beyond ? &by_ : nullptr;
+  }
+
+  void Set(std::optional<std::uint8_t> hops, Cause by) {
+    left_ = hops;
+    by_ = std::move(by);
+  }
+
+ private:
+  const Journey& journey_;
+  Direction direction_ = Direction::kRequest;
+  std::optional<int> left_;
+  Cause by_;
+};
+
 // The first thing on the way that ends it; what is behind that is not known.
 Causes FindFirst(nft::Ruleset& rules,
                  std::vector<Station>& stations,
-                 std::string_view place,
+                 bool is_inside,
                  const Journey& journey,
                  const state::Record& record) {
+  const std::string_view place = is_inside ? "in the container" : "on the node";
+  HopCount hops(journey);
   for (Station& station : stations) {
+    if (const Cause* const spent = hops.Enter(station)) {
+      return {*spent};
+    }
     for (const Effect& effect : EffectsAt(rules, station)) {
-      if (Ends(rules, effect, station)) {
+      const bool is_hops = effect.kind == Effect::Kind::kHops && effect.is_certain;
+      if (is_hops) {
+        hops.Set(effect.hops, Describe(effect, place, station, journey, record));
+      } else if (Ends(rules, effect, station)) {
         return {Describe(effect, place, station, journey, record)};
       }
     }
   }
-  return {};
+  const bool is_forwarded = is_inside && journey.uplink && OwnGateway(record, journey.family());
+  const Cause* spent = is_forwarded ? hops.Forward() : nullptr;
+  spent = spent == nullptr ? hops.Leave() : spent;
+  return spent == nullptr ? Causes() : Causes{*spent};
 }
 
 // In which conntrack looks for what belongs to the packets of `station`.
@@ -268,7 +185,7 @@ Causes FindOnNode(nft::Ruleset& rules,
                   const Journey& journey,
                   const state::Record& record,
                   bool with_zones = true) {
-  Causes causes = FindFirst(rules, stations, "on the node", journey, record);
+  Causes causes = FindFirst(rules, stations, false, journey, record);
   if (causes.empty() && with_zones) {
     causes = FindInZones(rules, stations, journey, record);
   }
@@ -382,7 +299,7 @@ Causes FindInContainerRules(rtnl::Socket& container,
                             const state::Record& record,
                             const Journey& journey) {
   std::vector<Station> stations = StationsInContainer(container, record, journey);
-  Causes causes = FindFirst(rules, stations, "in the container", journey, record);
+  Causes causes = FindFirst(rules, stations, true, journey, record);
   for (Cause& cause : causes) {
     if (!cause.fix.command.empty()) {
       cause.fix.command = InsideFix(record, cause.fix.command);
