@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          RefusedCall{"Socket", SYS_socket, ENOBUFS},
                                          RefusedCall{"Fcntl", SYS_fcntl, EINTR},
                                          RefusedCall{"Write", SYS_write, ENOSPC},
-                                         RefusedCall{"Rename", SYS_rename, ENOSPC})),
+                                         RefusedCall{"Rename", kRenameCall, ENOSPC})),
     [](const auto& row) { return Cat(std::get<0>(row.param).name, std::get<1>(row.param).name); });
 
 }  // namespace

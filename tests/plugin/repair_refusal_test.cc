@@ -171,8 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Failure{"fcntl", SYS_fcntl, EINTR},
                       Failure{"write", SYS_write, ENOSPC, {"CHECK"}},
                       Failure{"linkat", SYS_linkat, ENOSPC, {"DEL", "GC", "CHECK"}},
-                      Failure{"rename", SYS_rename, ENOSPC, {"CHECK"}},
-                      Failure{"unlink", SYS_unlink, EBUSY, {"ADD", "CHECK"}}),
+                      Failure{"rename", kRenameCall, ENOSPC, {"CHECK"}},
+                      Failure{"unlink", kUnlinkCall, EBUSY, {"ADD", "CHECK"}}),
     kNameOf);
 
 // The answer about the pair may be lost, and the host end's name be another's.

@@ -2,6 +2,8 @@
 // that it is done: what is half done must be undone.
 #pragma once
 
+#include <sys/syscall.h>
+
 #include "tests/support/process.h"
 
 namespace nomad_bridge::test {
@@ -24,6 +26,18 @@ struct Refusal {
 // The kernel does what it was asked, but the N-th answer is lost: its recvmsg(2) fails with
 // `error`, ENOMEM, or EAGAIN as when the wait for it has ended.
 [[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, int error);
+
+// What the C library makes of rename(3) and unlink(2): arm64 has the calls with a directory alone.
+#ifdef SYS_rename
+constexpr int kRenameCall = SYS_rename;
+#else
+constexpr int kRenameCall = SYS_renameat;
+#endif
+#ifdef SYS_unlink
+constexpr int kUnlinkCall = SYS_unlink;
+#else
+constexpr int kUnlinkCall = SYS_unlinkat;
+#endif
 
 // The N-th time that `command` makes the system call `call` (SYS_...), it fails with `error`. Calls
 // of programs that it starts do not count, and they have ended, too. Nothing is traced: only calls
