@@ -1,5 +1,6 @@
 #include "plugin/state/state_json.h"
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <map>
@@ -47,66 +48,134 @@ template <typename Value>
 concept IsGroup = std::is_same_v<Value, Record::Link> || std::is_same_v<Value, Record::Ipam> ||
     std::is_same_v<Value, Record::Rules>;
 
-struct Writer {
-  json object = json::object();
+// Appends an object to a text, without a document in between, which would take an ADD as long as
+// all else that it does with its record.
+class Writer {
+ public:
+  // Of `others` those keys follow that Fields() does not visit.
+  explicit Writer(std::string& text, json others = {}) : text_(text), others_(std::move(others)) {}
 
-  void operator()(const char* key, auto& field) { object[key] = Encode(field); }
+  void operator()(const char* key, auto& field) {
+    Begin(key);
+    Append(field);
+  }
 
-  // What it has besides stays.
   template <IsGroup Group>
   void operator()(const char* key, Group& group) {
-    Writer writer{.object = object.value(key, json::object())};
+    Writer writer(text_, others_.empty() ? json() : others_.value(key, json()));
+    Begin(key);
     Fields(writer, group);
-    object[key] = std::move(writer.object);
+    writer.End();
+  }
+
+  void End() {
+    const json others = std::move(others_);
+    for (const auto& [key, value] : others.items()) {
+      Begin(key);
+      text_ += Dump(value);
+    }
+    text_ += before_ == '{' ? "{}" : "}";
+  }
+
+ private:
+  static std::string Dump(const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+
+  void Begin(std::string_view key) {
+    text_ += std::exchange(before_, ',');
+    Append(key);
+    text_ += ':';
+    if (!others_.empty()) {
+      others_.erase(std::string(key));
+    }
+  }
+
+  // Most strings need no escapes, for which a serializer looks at every character.
+  void Append(std::string_view string) {
+    const bool is_plain = std::all_of(string.begin(), string.end(), [](char byte) {
+      return byte >= ' ' && byte <= '~' && byte != '"' && byte != '\\';
+    });
+    if (is_plain) {
+      text_ += '"';
+      text_ += string;
+      text_ += '"';
+    } else {
+      text_ += Dump(json(string));
+    }
   }
 
   template <typename Value>
-  static json Encode(Value& value) {
-    if constexpr (std::is_enum_v<Value>) {
-      return Text(value);
+  void Append(Value& value) {
+    if constexpr (std::is_same_v<Value, bool>) {
+      text_ += value ? "true" : "false";
+    } else if constexpr (std::is_integral_v<Value>) {
+      text_ += std::to_string(value);
+    } else if constexpr (std::is_convertible_v<Value, std::string_view>) {
+      Append(std::string_view(value));
+    } else if constexpr (std::is_enum_v<Value>) {
+      Append(Text(value));
     } else if constexpr (IsText<Value>) {
-      return value.Text();
-    } else if constexpr (std::is_constructible_v<json, Value>) {
-      return value;
+      Append(value.Text());
     } else {
-      Writer writer;
+      Writer writer(text_);
       Fields(writer, value);
-      return std::move(writer.object);
+      writer.End();
     }
   }
   template <typename Value>
-  static json Encode(std::optional<Value>& value) {
-    return value ? Encode(*value) : IsText<Value> ? json("") : json();
+  void Append(std::optional<Value>& value) {
+    if (value) {
+      Append(*value);
+    } else {
+      text_ += IsText<Value> ? "\"\"" : "null";
+    }
   }
   template <typename Item>
-  static json Encode(std::vector<Item>& items) {
-    json array = json::array();
-    for (Item& item : items) {
-      array.push_back(Encode(item));
-    }
-    return array;
+  void Append(std::vector<Item>& items) {
+    AppendList(items);
   }
-  static json Encode(std::map<cni::Part, Phase>& parts) {
-    json phases = json::object();
-    for (const auto& [part, phase] : parts) {
-      phases[std::string(cni::Text(part))] = Text(phase);
+  void Append(std::set<std::string>& items) { AppendList(items); }
+  void Append(VlanRange& range) { AppendList(std::array{range.first, range.last}); }
+  void AppendList(auto&& items) {
+    char before = '[';
+    for (auto& item : items) {
+      text_ += std::exchange(before, ',');
+      Append(item);
     }
-    return phases;
+    text_ += before == '[' ? "[]" : "]";
+  }
+  void Append(std::map<cni::Part, Phase>& parts) {
+    Writer writer(text_);
+    for (auto& [part, phase] : parts) {
+      writer.Begin(cni::Text(part));
+      writer.Append(phase);
+    }
+    writer.End();
   }
   template <typename Value>
-  static json Encode(std::map<std::string, Value>& values) {
-    if constexpr (std::is_constructible_v<json, Value>) {
-      return values;
-    } else {
-      json object = json::object();
-      for (auto& [key, value] : values) {
-        object[key] = Encode(value);
-      }
-      return object;
+  void Append(std::map<std::string, Value>& values) {
+    Writer writer(text_);
+    for (auto& [key, value] : values) {
+      writer.Begin(key);
+      writer.Append(value);
     }
+    writer.End();
   }
-  static json Encode(VlanRange& range) { return json::array({range.first, range.last}); }
+
+  std::string& text_;
+  char before_ = '{';
+  json others_;
 };
+
+template <typename Stored>
+std::string Written(Stored stored, json others = {}) {
+  std::string text;
+  Writer writer(text, std::move(others));
+  Fields(writer, stored);
+  writer.End();
+  return text;
+}
 
 // The places of what Fields() visits.
 struct Reader {
@@ -248,14 +317,6 @@ struct Reader {
   }
 };
 
-// Over `object`, which may have keys that we do not know.
-template <typename Stored>
-json Written(Stored stored, json object = json::object()) {
-  Writer writer{.object = std::move(object)};
-  Fields(writer, stored);
-  return std::move(writer.object);
-}
-
 template <typename Stored>
 Stored Read(std::string_view text) {
   Stored stored;
@@ -263,17 +324,12 @@ Stored Read(std::string_view text) {
   return stored;
 }
 
-std::string Dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  json read = record.text.empty() ? json::object() : json::parse(record.text);
-  json object = Written(StoredRecord{.record = record, .origin = origin}, std::move(read));
-  object["hostVeth"] = HostVethName(record.id);
-  return Dump(object);
+  return Written(
+      StoredRecord{.record = record, .origin = origin, .host_veth = HostVethName(record.id)},
+      record.text.empty() ? json() : json::parse(record.text));
 }
 
 StoredRecord ParseRecord(std::string_view text) {
@@ -296,7 +352,7 @@ StoredRecord ParseRecord(std::string_view text) {
 }
 
 std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin) {
-  return Dump(Written(StoredCheckpoint{.checkpoint = checkpoint, .origin = origin}));
+  return Written(StoredCheckpoint{.checkpoint = checkpoint, .origin = origin});
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {

@@ -130,6 +130,7 @@ void Fields(auto& visit, StoredRecord& stored) {
   visit("rules", stored.record.rules);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);
+  visit("hostVeth", stored.host_veth);
 }
 
 void Fields(auto& visit, Checkpoint::Bridge& bridge) {
