@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "tests/packages/root.h"
+#include "tests/support/fixture.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/world.h"
 
@@ -106,7 +107,7 @@ TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
               Out(HasSubstr("supportedVersions")));
   EXPECT_THAT(root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "-p", "/opt/cni/bin"}),
               Out(HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")));
-  root.Put(NOMAD_BRIDGE_EXAMPLES "/consul.conflist", "/consul.conflist");
+  root.Put(ProjectPath("examples/consul.conflist"), "/consul.conflist");
   EXPECT_THAT(
       root.Run({"qemu-aarch64", "/opt/nomad-bridge", "config", "check", "/consul.conflist"}),
       Exits(0));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -115,7 +116,7 @@ TEST_F(ConfigCheck, RemarksOnWhatStandsInTheWrongPlace) {
 // As null each is the same as absent.
 TEST_F(ConfigCheck, KnowsEveryKeyThatIsDocumented) {
   json config = Config({{"capabilities", {{"portMappings", true}}}});
-  std::istringstream lines(FindFile(NOMAD_BRIDGE_SCHEMAS "/../configuration.md").value());
+  std::istringstream lines(FindFile(ProjectPath("docs/configuration.md")).value());
   const std::regex row(R"(^\| (`[A-Za-z0-9]+`(?:, `[A-Za-z0-9]+`)*) .*)");
   const std::regex name("`([A-Za-z0-9]+)`");
   int count = 0;

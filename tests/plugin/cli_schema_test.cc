@@ -1,5 +1,6 @@
 // Every -json document against its schema in docs/schema/, by another program.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -28,8 +29,9 @@ class Schema : public CliWorld {
   void ExpectValid(const std::string& line, const std::string& schema) {
     const Outcome printed = RunLine(line);
     ASSERT_EQ(printed.json.value("version", 0), 1) << line << '\n' << printed;
-    EXPECT_THAT(host().Run({"python3", "-c", kValidate, NOMAD_BRIDGE_SCHEMAS, schema}, printed.out),
-                Exits(0, Out("")))
+    EXPECT_THAT(
+        host().Run({"python3", "-c", kValidate, ProjectPath("docs/schema"), schema}, printed.out),
+        Exits(0, Out("")))
         << line << '\n'
         << printed.out;
   }

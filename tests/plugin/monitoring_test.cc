@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "tests/plugin/metrics_world.h"
+#include "tests/support/fixture.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -53,7 +54,9 @@ TEST_F(Monitoring, NamesAreThoseOfTheDocument) {
 }
 
 TEST_F(Monitoring, AlertsFireOnTheBrokenAndNotOnTheHealthy) {
-  EXPECT_THAT(host().Run({"promtool", "test", "rules", NOMAD_BRIDGE_ALERTS_TEST}), Exits(0));
+  EXPECT_THAT(
+      host().Run({"promtool", "test", "rules", ProjectPath("tests/plugin/alerts_test.yml")}),
+      Exits(0));
   AttachBilling();
   const std::string alerts = ReadFixture("../examples/prometheus/alerts.yml");
   const std::string tried = ReadFixture("../tests/plugin/alerts_test.yml");

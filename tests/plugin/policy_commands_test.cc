@@ -1,11 +1,12 @@
 // nomad-bridge policy check, policy test: files alone, without root's rights or a node.
 #include "tests/plugin/policy_world.h"
+#include "tests/support/fixture.h"
 #include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-const std::string kExamples = Cat(NOMAD_BRIDGE_EXAMPLES, "/policy");
+const std::string kExamples = ProjectPath("examples/policy");
 
 class PolicyFilesCommand : public CliWorld {
  protected:
@@ -16,7 +17,7 @@ class PolicyFilesCommand : public CliWorld {
                     "import json, pathlib, sys, jsonschema\n"
                     "schema = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
                     "jsonschema.Draft202012Validator(schema).validate(json.load(sys.stdin))",
-                    Cat(NOMAD_BRIDGE_SCHEMAS, "/", schema)},
+                    ProjectPath(Cat("docs/schema/", schema))},
                    text),
         Exits(0))
         << text;

@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "tests/plugin/recipes_world.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -13,7 +14,7 @@ constexpr const char* kJobEnd = ".nomad.hcl";
 std::vector<std::string> Names(const std::string& directory, const std::string& end) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry :
-       fs::directory_iterator(Cat(NOMAD_BRIDGE_EXAMPLES, directory))) {
+       fs::directory_iterator(ProjectPath(Cat("examples/", directory)))) {
     const std::string file = entry.path().filename();
     if (file.ends_with(end)) {
       names.push_back(file.substr(0, file.size() - end.size()));
@@ -40,7 +41,7 @@ TEST_P(ExampleList, PassesTheCommandThatChecksLists) {
   EXPECT_THAT(Execute(Command{.argv = {BinaryUnderTest(),
                                        "config",
                                        "check",
-                                       Cat(NOMAD_BRIDGE_EXAMPLES, "/", GetParam(), kListEnd)},
+                                       ProjectPath(Cat("examples/", GetParam(), kListEnd))},
                               .variables = {{"CNI_COMMAND", std::nullopt}}}),
               Exits(0));
 }
@@ -84,12 +85,12 @@ TEST(Examples, DoNotOverlap) {
 
 TEST(Examples, EveryListHasItsJob) {
   for (const std::string& name : Names("", kListEnd)) {
-    EXPECT_THAT(Names("/jobs", kJobEnd), Contains(name));
+    EXPECT_THAT(Names("jobs", kJobEnd), Contains(name));
   }
 }
 
 TEST(Examples, EveryJobAsksForWhatItsListGives) {
-  for (const std::string& name : Names("/jobs", kJobEnd)) {
+  for (const std::string& name : Names("jobs", kJobEnd)) {
     SCOPED_TRACE(name);
     const std::string job = JobText(name);
     EXPECT_EQ(std::ranges::count(job, '{'), std::ranges::count(job, '}'));

@@ -1,9 +1,13 @@
-// Files under fixtures/: inputs and expected outputs, each with its origin beside it.
+// Files of the project. Under fixtures/: inputs and expected outputs, each with its origin beside
+// it.
 #pragma once
 
 #include "tests/support/test.h"
 
 namespace nomad_bridge::test {
+
+// Where <path> of the project's sources is.
+[[nodiscard]] std::string ProjectPath(std::string_view path);
 
 // The content of fixtures/<path>. Throws if there is none.
 [[nodiscard]] std::string ReadFixture(const std::string& path);
