@@ -166,7 +166,9 @@ void Snapshot::AddDirectory(const std::string& directory) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
     if (entry.is_regular_file() && !IsMemory(entry.path())) {
       const std::string path = entry.path().string();
-      facts_[Cat("file ", path)] = FindFile(path).value_or(kAbsent);
+      const std::string content = FindFile(path).value_or(kAbsent);
+      const json parsed = json::parse(content, nullptr, /*allow_exceptions=*/false);
+      facts_[Cat("file ", path)] = parsed.is_object() ? parsed.dump() : content;
     }
   }
 }

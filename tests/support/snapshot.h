@@ -16,7 +16,7 @@ namespace nomad_bridge::test {
 class Snapshot {
  public:
   void AddNode(const Node& node);
-  // Every file below `directory`, with its content.
+  // Every file below `directory`, with its content; of JSON, whatever the order of its keys.
   void AddDirectory(const std::string& directory);
 
   // Only the facts whose name begins with one of these: "host ", "file ".
