@@ -109,19 +109,19 @@ const json* JsonView::FindMember(std::string_view key) const {
   if (asked_ != nullptr) {
     asked_->emplace_back(key);
   }
-  auto found = value_->end();
-  for (auto member = value_->begin(); member != value_->end(); ++member) {
-    if (!EqualIgnoringCase(member.key(), key)) {
+  const json::object_t::value_type* found = nullptr;
+  for (const auto& member : value_->get_ref<const json::object_t&>()) {
+    if (!EqualIgnoringCase(member.first, key)) {
       continue;
     }
-    if (found != value_->end()) {
+    if (found != nullptr) {
       throw Error(Code::kDecode,
                   Format("duplicate key '{}'", Child(path_, key)),
-                  Format("'{}' and '{}' are the same key", found.key(), member.key()));
+                  Format("'{}' and '{}' are the same key", found->first, member.first));
     }
-    found = member;
+    found = &member;
   }
-  return found != value_->end() ? &*found : nullptr;
+  return found != nullptr ? &found->second : nullptr;
 }
 
 std::vector<std::string> JsonView::Keys() const {
