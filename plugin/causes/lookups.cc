@@ -104,8 +104,9 @@ std::vector<Station> Coming(const Lookup& lookup, What what) {
     Append(stations, OfIp(packet, Point::kPrerouting));
     Append(stations, OfIp(packet, Point::kInput));
   }
+  const std::string about = TextOf(lookup, what, "come");
   for (Station& station : stations) {
-    station.about = TextOf(lookup, what, "come");
+    station.about = about;
   }
   return stations;
 }
@@ -131,8 +132,9 @@ std::vector<Station> Leaving(const Lookup& lookup, What what) {
       stations.push_back(AtEgress(packet, kLookup, lookup.port));
     }
   }
+  const std::string about = TextOf(lookup, what, "leave");
   for (Station& station : stations) {
-    station.about = TextOf(lookup, what, "leave");
+    station.about = about;
   }
   return stations;
 }
