@@ -168,7 +168,7 @@ Causes FindInAnswers(state::Host& host,
   }
   const rtnl::RouteQuery query = AnswersTo(*journey.client, journey, 0);
   const rtnl::RouteAnswer way = container.LookUpRoute(query);
-  if (way.error != 0 && !HasDefaultRoute(container, address.family())) {
+  if (way.error != 0 && !HasDefaultRoute(container.Routes(), address.family())) {
     return {};  // FindInContainer() says so
   }
   if (way.error != 0) {

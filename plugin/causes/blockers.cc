@@ -102,8 +102,8 @@ std::vector<std::string> TrafficControlOf(rtnl::Socket& net,
   return notes;
 }
 
-bool HasDefaultRoute(rtnl::Socket& net, Family family) {
-  return std::ranges::any_of(net.Routes(), [&](const Route& route) {
+bool HasDefaultRoute(const std::vector<Route>& routes, Family family) {
+  return std::ranges::any_of(routes, [&](const Route& route) {
     return route.destination.prefix_length == 0 && route.destination.address.family() == family;
   });
 }

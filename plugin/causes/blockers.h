@@ -30,7 +30,7 @@ namespace nomad_bridge::causes {
                                                         const rtnl::Link& link,
                                                         const std::string& prefix = "");
 
-[[nodiscard]] bool HasDefaultRoute(rtnl::Socket& net, Family family);
+[[nodiscard]] bool HasDefaultRoute(const std::vector<Route>& routes, Family family);
 
 constexpr std::uint32_t kMainTable = 254;
 constexpr std::uint32_t kLocalTable = 255;

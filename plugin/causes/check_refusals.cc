@@ -50,6 +50,9 @@ void LookAtIpv6Gateway(rtnl::Socket& container,
                        const state::Record& record,
                        Causes& causes) {
   const std::optional<Ip> gateway = OwnGateway(record, Family::kIpv6);
+  if (!gateway) {
+    return;
+  }
   std::optional<Ip> other;
   for (const Route& route : container.Routes()) {
     const bool is_default =
@@ -61,7 +64,7 @@ void LookAtIpv6Gateway(rtnl::Socket& container,
       other = route.gateway;
     }
   }
-  if (gateway && other) {
+  if (other) {
     causes.push_back(Refused(
         Format("the default route for IPv6 is by {}, not by {}", *other, *gateway),
         InsideFix(

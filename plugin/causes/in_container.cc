@@ -66,9 +66,10 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
                          const state::Record& record,
                          const std::optional<Ip>& client,
                          Causes& causes) {
+  const std::vector<Route> routes = container.Routes();
   for (const Family family : PublishedFamilies(record)) {
     const bool is_off = family == Family::kIpv6 && HasIpv6SwitchedOff(link);
-    if (is_off || HasDefaultRoute(container, family)) {
+    if (is_off || HasDefaultRoute(routes, family)) {
       continue;
     }
     const std::optional<Ip> gateway = FindGateway(record, family);

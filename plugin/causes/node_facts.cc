@@ -97,7 +97,7 @@ bool NodeFacts::HasAddress(Family family) {
 bool NodeFacts::HasDefaultRoute(Family family) {
   const auto [known, is_new] = has_default_route_.try_emplace(family);
   if (is_new) {
-    known->second = causes::HasDefaultRoute(host.net, family);
+    known->second = causes::HasDefaultRoute(host.net.Routes(), family);
   }
   return known->second;
 }
