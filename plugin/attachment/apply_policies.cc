@@ -101,16 +101,13 @@ ReachChanges ApplyPolicies(state::Host& host,
   host.policy.Refresh();
   ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
   std::vector<state::Record> judged;
-  std::multimap<cni::Workload, state::Record> changed;
   for (const state::Record& record : LiveRecords(host)) {
     judged.push_back(rules::Judged(record, program));
     if (!HasSameReach(rules::JudgementOf(record, reach.former), judged.back().rules.policy)) {
-      changed.emplace(record.Workload(), judged.back());
+      reach.changed.push_back(judged.back());
     }
   }
-  for (auto& each : changed) {
-    reach.changed.push_back(std::move(each.second));
-  }
+  std::ranges::stable_sort(reach.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
     PutInForce(host, program, directory, judged);
     NoteJudgements(host, program);

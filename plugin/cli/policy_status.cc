@@ -117,14 +117,12 @@ std::vector<std::string> NftCommands(const state::Record& record,
   };
   for (const policy::Chain& chain : chains) {
     add("chain", chain.name);
-  }
-  for (const nft::Element& element : rules::PolicyElements(record, "")) {
-    add(element.verdict ? "map" : "set", element.set);
-  }
-  for (const policy::Chain& chain : chains) {
     for (const std::string& set : rules::SetsAskedBy(chain)) {
       add("set", set);
     }
+  }
+  for (const nft::Element& element : rules::PolicyElements(record, "")) {
+    add(element.verdict ? "map" : "set", element.set);
   }
   return commands;
 }

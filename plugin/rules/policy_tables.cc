@@ -56,6 +56,7 @@ class StepRules {
       return {Finished(nft::Rule(), Family::kIpv4)};
     }
     std::vector<nft::Rule> rules;
+    rules.reserve(kFamilies.size());
     for (const Family family : kFamilies) {
       rules.push_back(Finished(nft::Rule().Only(family), family));
     }
