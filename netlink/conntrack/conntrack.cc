@@ -183,6 +183,26 @@ std::uint8_t TcpStateOf(const netlink::Attributes& entry) {
       .value_or(TCP_CONNTRACK_NONE);
 }
 
+bool IsEstablishedIn(const netlink::Attributes& entry) {
+  const std::uint8_t state = TcpStateOf(entry);
+  return state >= TCP_CONNTRACK_ESTABLISHED && state != TCP_CONNTRACK_SYN_SENT2;
+}
+
+// What `from` answers to `port` of `to`.
+void PutAnswer(netlink::Message& message, const Endpoint& from, const Ip& to, std::uint16_t port) {
+  const netlink::Nest tuple(message, CTA_TUPLE_REPLY);
+  {
+    const bool is_ipv4 = to.is_ipv4();
+    const netlink::Nest addresses(message, CTA_TUPLE_IP);
+    message.PutBytes(is_ipv4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, from.address.bytes());
+    message.PutBytes(is_ipv4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, to.bytes());
+  }
+  const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
+  message.PutU8(CTA_PROTO_NUM, from.protocol);
+  message.PutU16(CTA_PROTO_SRC_PORT, htobe16(from.port));
+  message.PutU16(CTA_PROTO_DST_PORT, htobe16(port));
+}
+
 // Every entry of the family.
 void ForEachEntry(netlink::RequestSocket& socket,
                   Family family,
@@ -217,16 +237,26 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
   return counts;
 }
 
-std::optional<bool> Conntrack::IsEstablished(const Ip& client, std::uint16_t port) {
+std::optional<bool> Conntrack::IsEstablished(const Ip& client,
+                                             std::uint16_t port,
+                                             const Endpoint& answerer) {
   std::optional<bool> is_established;
+  netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, 0, client.family());
+  PutAnswer(request, answerer, client, port);
+  netlink::ForEachMessage<nfgenmsg>(
+      socket_.TransactOrThrow(request, "cannot look up an entry of conntrack", {ENOENT, EINVAL}),
+      [&](const auto&, const netlink::Attributes& entry) {
+        is_established = IsEstablishedIn(entry);
+      });
+  if (is_established) {
+    return is_established;
+  }
   ForEachEntry(socket_, client.family(), [&](const netlink::Attributes& entry) {
     const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
     const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
     if (protocol.U8(CTA_PROTO_NUM) == IPPROTO_TCP && protocol.U16Be(CTA_PROTO_SRC_PORT) == port &&
         ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC) == client) {
-      const std::uint8_t state = TcpStateOf(entry);
-      is_established = is_established.value_or(false) ||
-                       (state >= TCP_CONNTRACK_ESTABLISHED && state != TCP_CONNTRACK_SYN_SENT2);
+      is_established = is_established.value_or(false) || IsEstablishedIn(entry);
     }
   });
   return is_established;

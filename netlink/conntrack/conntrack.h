@@ -81,8 +81,11 @@ class Conntrack {
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
   // Whether the TCP connections that `client` began, with `port` as its own, have been established;
-  // nullopt: there is none. Lists all entries.
-  [[nodiscard]] std::optional<bool> IsEstablished(const Ip& client, std::uint16_t port);
+  // nullopt: there is none. One that `answerer` answers to it, outside of any zone, is asked for by
+  // its key; only without that all entries are listed.
+  [[nodiscard]] std::optional<bool> IsEstablished(const Ip& client,
+                                                  std::uint16_t port,
+                                                  const Endpoint& answerer);
 
   // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after
   // that begins anew. Lists all entries.

@@ -230,7 +230,12 @@ Handshake FindHandshake(state::Host& host,
   const std::optional<bool> is_established =
       client_port == 0 || !journey.is_client_named
           ? std::nullopt
-          : conntrack::Conntrack::In(host.netns).IsEstablished(*journey.client, client_port);
+          : conntrack::Conntrack::In(host.netns)
+                .IsEstablished(*journey.client,
+                               client_port,
+                               {.protocol = static_cast<std::uint8_t>(journey.port.protocol),
+                                .address = journey.port.container_ip,
+                                .port = journey.port.container_port});
   return !is_established   ? Handshake::kUnknown
          : *is_established ? Handshake::kDone
                            : Handshake::kPending;
