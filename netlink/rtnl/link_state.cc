@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 
 #include <linux/if.h>
@@ -135,9 +136,10 @@ bool Forwards(netlink::RequestSocket& socket, Family family, int which) {
 
 std::optional<Link> Find(netlink::RequestSocket& socket,
                          const netlink::Message& request,
-                         const std::string& what) {
+                         const std::string& what,
+                         std::initializer_list<int> expected = {ENODEV}) {
   const netlink::Reply reply =
-      socket.TransactOrThrow(request, Cat("cannot look at ", what), {ENODEV});
+      socket.TransactOrThrow(request, Cat("cannot look at ", what), expected);
   if (reply.messages.empty()) {
     return std::nullopt;
   }
@@ -260,6 +262,15 @@ Link Socket::RequireLink(const std::string& name) {
     throw Error(Code::kKernel, Format("link '{}' has vanished while it was being set up", name));
   }
   return *std::move(link);
+}
+
+std::optional<Link> Socket::FindPeer(const Link& veth) {
+  if (!veth.peer_netns) {
+    return std::nullopt;
+  }
+  netlink::Message request = GetLinkRequest(veth.peer);
+  request.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(*veth.peer_netns));
+  return Find(socket_, request, Format("the other end of '{}'", veth.name), {ENODEV, EINVAL});
 }
 
 bool Socket::IsNetnsAlive(int netns_id) {

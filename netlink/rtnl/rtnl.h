@@ -124,7 +124,6 @@ struct Link {
   std::optional<Ipv4Settings> ipv4;  // nullopt: not for so small an MTU
   std::optional<Ipv6Settings> ipv6;  // nullopt: the kernel has no IPv6, or not for so small an MTU
 
-  // IPv4 packets that come in by it are forwarded.
   [[nodiscard]] bool ForwardsIpv4() const { return ipv4 && ipv4->forwarding; }
   [[nodiscard]] bool HasIpv6() const { return ipv6 && !ipv6->disabled; }
 };
@@ -378,9 +377,10 @@ class Socket {
   void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 
   // Whether anything still references the namespace that this one knows under `netns_id` (see
-  // Link::peer_netns). A veth whose other end is in a namespace without references is about to
-  // disappear.
+  // Link::peer_netns). If nothing does, a veth whose other end is there is about to disappear.
   [[nodiscard]] bool IsNetnsAlive(int netns_id);
+  // The other end of `veth`, where that is in another namespace; it is not entered.
+  [[nodiscard]] std::optional<Link> FindPeer(const Link& veth);
 
  private:
   struct NeighbourEntry {

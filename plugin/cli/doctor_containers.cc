@@ -34,15 +34,15 @@ void CheckInside(Examination& node, const Attachment& attachment) {
 void CheckMacs(Examination& node) {
   for (const Attachment* const attachment : node.running) {
     const state::Record& record = *attachment->record;
-    const auto inside = link::FindInside(record.netns_path, record.id.ifname);
-    if (inside && record.IsLive(cni::Part::kLink) && inside->netns == record.netns) {
-      if (const auto mismatch = link::FindMacMismatch(inside->link, record)) {
-        node.Fail(Format("container '{}': {}", record.id.container_id, *mismatch),
-                  causes::InsideFix(record,
-                                    Format("ip link set {} address {}",
-                                           ShellWord(record.id.ifname),
-                                           record.ContainerMac().Text())));
-      }
+    const bool is_ours = attachment->link && record.IsLive(cni::Part::kLink);
+    const auto inside = is_ours ? node.host.net.FindPeer(*attachment->link) : std::nullopt;
+    const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt;
+    if (mismatch) {
+      node.Fail(Format("container '{}': {}", record.id.container_id, *mismatch),
+                causes::InsideFix(record,
+                                  Format("ip link set {} address {}",
+                                         ShellWord(inside->name),
+                                         record.ContainerMac().Text())));
     }
   }
 }

@@ -349,13 +349,17 @@ TEST_F(RtnlNamespace, IsAliveWhileAnythingReferencesIt) {
   const rtnl::Link bridge = Bridge();
   std::optional<netlink::Netns> hold = netlink::Netns::Open(other.path());
   net_.CreateVeth(Spec(bridge), *hold);
-  const int id = net_.FindLink("veth0")->peer_netns.value();
+  const rtnl::Link veth = net_.FindLink("veth0").value();
+  const int id = veth.peer_netns.value();
 
   EXPECT_TRUE(net_.IsNetnsAlive(id));
+  EXPECT_EQ(net_.FindPeer(veth)->index, veth.peer);
+  EXPECT_EQ(net_.FindPeer(veth)->peer, veth.index);
   other.Kill();
   EXPECT_TRUE(net_.IsNetnsAlive(id)) << "its path has gone, but a descriptor holds it";
   hold.reset();
   EXPECT_FALSE(net_.IsNetnsAlive(id));
+  EXPECT_FALSE(net_.FindPeer(veth).has_value());
 }
 
 TEST_F(RtnlNamespace, OfAnUnknownIdIsNotAlive) {
