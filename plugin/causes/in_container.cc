@@ -26,6 +26,17 @@ void LookAtAddresses(rtnl::Socket& container,
                      const rtnl::Link& link,
                      const state::Record& record,
                      Causes& causes) {
+  if (record.HasIpv6() && link.mtu < config::kMinIpv6Mtu) {
+    causes.push_back(
+        {.text = Format("interface '{}' has lost IPv6: its MTU is {}, and IPv6 needs {}",
+                        link.name,
+                        link.mtu,
+                        config::kMinIpv6Mtu),
+         .fix = InsideFix(record,
+                          Format("ip link set {} mtu {}",
+                                 ShellWord(link.name),
+                                 record.link.mtu > 0 ? record.link.mtu : config::kEthernetMtu))});
+  }
   const std::vector<Ip> present = AddressesOnly(container.Addresses(link));
   for (const Cidr& address : record.ipam.addresses) {
     if (Contains(present, address.address)) {

@@ -57,6 +57,7 @@ constexpr int kUplinkMtu = -1;
 constexpr const char* kDefaultFirewalldZone = "trusted";
 
 constexpr int kMinIpv6Mtu = 1280;  // of a link that has IPv6: RFC 8200, section 5
+constexpr int kEthernetMtu = 1500;
 
 // Bridge and port of an attachment: in its config, and in its record for all that come later.
 struct LinkSpec {

@@ -171,15 +171,15 @@ class GatewayAddresses {
 };
 
 Mismatch TooSmallForIpv6(const rtnl::Link& bridge, const rtnl::Link& gateway) {
-  constexpr int kOfEthernet = 1500;
   const rtnl::Link& small = IsTooSmallForIpv6(bridge) ? bridge : gateway;
   return {
       .area = Area::kBridge,
       .owner = bridge.name,
       .text = Format(
           "the MTU of '{}' is {}, and IPv6 needs {}", small.name, small.mtu, config::kMinIpv6Mtu),
-      .fix = Format(
-          "ip link set {} mtu {} && nomad-bridge reconcile", ShellWord(small.name), kOfEthernet)};
+      .fix = Format("ip link set {} mtu {} && nomad-bridge reconcile",
+                    ShellWord(small.name),
+                    config::kEthernetMtu)};
 }
 
 void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {

@@ -319,6 +319,11 @@ INSTANTIATE_TEST_SUITE_P(
          "interface 'eth0' has IPv6 switched off",
          "",
          Way::kTcp6},
+        {"ContainerMtuTooSmallForIpv6",
+         "ip link set eth0 mtu 1000",
+         "interface 'eth0' has lost IPv6: its MTU is 1000, and IPv6 needs 1280",
+         "",
+         Way::kTcp6},
         {"ContainerRedirect",
          "nft 'table inet mine { chain p { type nat hook prerouting priority -100; tcp dport 80 "
          "redirect to :9; }; }'",
