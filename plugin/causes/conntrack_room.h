@@ -1,7 +1,8 @@
-// How full the table of connections is: a new one finds no place in a full one, and is dropped.
+// How full the table of connections is: a new one finds no place in a full one, and is dropped. And
+// what takes one out of it too early.
 #pragma once
 
-#include "base/fix.h"
+#include "plugin/causes/journey.h"
 
 namespace nomad_bridge::causes {
 
@@ -14,5 +15,8 @@ struct ConntrackRoom {
 };
 
 [[nodiscard]] ConntrackRoom FindConntrackRoom();
+
+// Of connections by TCP: what is answered to one that is forgotten is not translated.
+[[nodiscard]] Causes FindConntrackTimeouts();
 
 }  // namespace nomad_bridge::causes

@@ -48,6 +48,9 @@ class NodeLook {
       Add(Format("conntrack is full, {} of {}: new connections are dropped", room.used, room.most),
           room.Enlarge());
     }
+    if (room.most != 0 && journey_.port.protocol == portmap::Protocol::kTcp) {
+      Append(causes_, FindConntrackTimeouts());
+    }
   }
 
   void LookAtPublishedAddress() {
