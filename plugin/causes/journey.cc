@@ -133,7 +133,8 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
   }
   if (!uplink && family == Family::kIpv6) {
     uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
-      return link.ipv6 && link.ipv6->disabled && GlobalAddress(facts_, link, Family::kIpv4);
+      const bool lacks_ipv6 = (link.ipv6 && link.ipv6->disabled) || link.mtu < config::kMinIpv6Mtu;
+      return lacks_ipv6 && GlobalAddress(facts_, link, Family::kIpv4);
     });
   }
   return uplink;

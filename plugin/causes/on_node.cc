@@ -111,25 +111,36 @@ class NodeLook {
 
   void LookAtUplink() {
     const std::optional<rtnl::Link>& uplink = journey_.uplink;
-    if (uplink && uplink->up && uplink->ipv6 && uplink->ipv6->disabled &&
-        journey_.family() == Family::kIpv6) {
-      const std::string setting = netlink::Ipv6Setting(uplink->name, "disable_ipv6");
-      Add(Format("'{}', by which it is reached, has IPv6 switched off: {} is 1",
-                 uplink->name,
-                 setting),
-          Fix::Advice(Format("sysctl -w {}, and give '{}' the IPv6 addresses and routes again that "
-                             "went with it; or leave IPv6 out of the network's config",
-                             ShellWord(Cat(setting, "=0")),
-                             uplink->name)));
-    }
     if (!uplink) {
       return LookForAddresses();
+    }
+    if (uplink->up && journey_.family() == Family::kIpv6) {
+      LookAtIpv6(*uplink);
     }
     Append(causes_, FindBlackhole(host_.net, *uplink));
     if (uplink->operational) {
       LookAtArp(*uplink);
     } else {
       LookAtCarrier(*uplink);
+    }
+  }
+
+  // With it went its addresses and routes, which only the node's own configuration knows.
+  void LookAtIpv6(const rtnl::Link& uplink) {
+    const auto add = [&](const std::string& what, const std::string& command) {
+      Add(Format("'{}', by which it is reached, has {}", uplink.name, what),
+          Fix::Advice(Format("{}, and give '{}' the IPv6 addresses and routes again that went with "
+                             "it; or leave IPv6 out of the network's config",
+                             command,
+                             uplink.name)));
+    };
+    if (uplink.ipv6 && uplink.ipv6->disabled) {
+      const std::string setting = netlink::Ipv6Setting(uplink.name, "disable_ipv6");
+      add(Format("IPv6 switched off: {} is 1", setting),
+          Cat("sysctl -w ", ShellWord(Cat(setting, "=0"))));
+    } else if (uplink.mtu < config::kMinIpv6Mtu && record_.rules.ways.Has(Family::kIpv6)) {
+      add(Format("lost IPv6: its MTU is {}, and IPv6 needs {}", uplink.mtu, config::kMinIpv6Mtu),
+          Format("ip link set {} mtu {}", ShellWord(uplink.name), config::kEthernetMtu));
     }
   }
 

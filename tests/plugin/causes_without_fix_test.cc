@@ -164,6 +164,12 @@ TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
   EXPECT_EQ(Diagnose(Way::kTcp6).at("cause"), nullptr);
 }
 
+TEST_F(CauseWithoutFix, IsAnUplinkWhoseMtuIsTooSmallForIpv6) {
+  EXPECT_EQ(
+      CauseAfter("ip link set uplink mtu 1000", Way::kTcp6).at("what"),
+      "'uplink', by which it is reached, has lost IPv6: its MTU is 1000, and IPv6 needs 1280");
+}
+
 TEST_F(CauseWithoutFix, IsAFilterInTheContainer) {
   EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("filters of tc")));
   container().Must({"sh",
