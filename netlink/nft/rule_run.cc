@@ -21,6 +21,10 @@
 namespace nomad_bridge::nft {
 namespace {
 
+bool IsOneOf(std::string_view name, const auto&... names) {
+  return ((name == names) || ...);
+}
+
 // The expressions of one rule, from left to right.
 class RuleRun {
  public:
@@ -347,19 +351,19 @@ class RuleRun {
     const std::string name = TextOf(step, NFTNL_EXPR_TG_NAME);
     if (name == "REJECT") {
       TakeReject(step);
-    } else if (name == "DNAT" || name == "REDIRECT" || name == "NETMAP" || name == "TPROXY") {
+    } else if (IsOneOf(name, "DNAT", "REDIRECT", "NETMAP", "TPROXY")) {
       TakeRedirect(step);
       result_.port = name == "REDIRECT" ? PortOfRedirect(packet_, step) : std::nullopt;
-    } else if (name == "SNAT" || name == "MASQUERADE") {
+    } else if (IsOneOf(name, "SNAT", "MASQUERADE")) {
       TakeMasquerade(step);
       SetSource(name == "SNAT" ? SourceOfSnat(packet_, step) : std::nullopt);
     } else if (name == "NFQUEUE") {
       TakeQueueOfTarget(step);
-    } else if (name == "MARK" || name == "CONNMARK") {
+    } else if (IsOneOf(name, "MARK", "CONNMARK")) {
       result_.marks = MarksOfTarget(packet_, name, step);
     } else if (IsNotrack(step)) {
       TakeNotrack(step);
-    } else if (name == "TTL" || name == "HL") {
+    } else if (IsOneOf(name, "TTL", "HL")) {
       SetHops(HopsOfTarget(step));
     } else if (name == "CT") {
       SetZone(AnswersZoneOfTarget(step));
