@@ -21,23 +21,6 @@ bool IsIptables(const nft::TableId& table) {
          Contains(kTables, table.name);
 }
 
-}  // namespace
-
-// A rule on its way is in a chain that is for the operator's own: it is meant.
-bool IsOperators(const Effect& effect, const state::Record& record) {
-  const std::array<std::string_view, 6> chains = {record.rules.forward_hook.admin_chain,
-                                                  "DOCKER-USER",
-                                                  "ufw-user-forward",
-                                                  "ufw6-user-forward",
-                                                  "ufw-user-output",
-                                                  "ufw6-user-output"};
-  return IsIptables(effect.table) && std::ranges::any_of(effect.path, [&](const std::string& each) {
-           return Contains(chains, std::string_view(each));
-         });
-}
-
-namespace {
-
 std::optional<std::uint16_t> PublishedPort(std::optional<std::uint16_t> port) {
   return port == kClientPort ? std::nullopt : port;
 }
@@ -90,6 +73,19 @@ std::string MatchText(const Station& station, const Journey& journey, bool for_i
 }
 
 }  // namespace
+
+// A rule on its way is in a chain that is for the operator's own: it is meant.
+bool IsOperators(const Effect& effect, const state::Record& record) {
+  const std::array<std::string_view, 6> chains = {record.rules.forward_hook.admin_chain,
+                                                  "DOCKER-USER",
+                                                  "ufw-user-forward",
+                                                  "ufw6-user-forward",
+                                                  "ufw-user-output",
+                                                  "ufw6-user-output"};
+  return IsIptables(effect.table) && std::ranges::any_of(effect.path, [&](const std::string& each) {
+           return Contains(chains, std::string_view(each));
+         });
+}
 
 // Before the rule, in the same chain: a verdict there ends the base chain.
 std::string FixOf(const Effect& effect, const Station& station, const Journey& journey) {

@@ -48,8 +48,8 @@ template <typename Value>
 concept IsGroup = std::is_same_v<Value, Record::Link> || std::is_same_v<Value, Record::Ipam> ||
     std::is_same_v<Value, Record::Rules>;
 
-// Appends an object to a text, without a document in between, which would take an ADD as long as
-// all else that it does with its record.
+// Appends an object to a text, without a document in between: making and printing those was a fifth
+// of an ADD's instructions.
 class Writer {
  public:
   // Of `others` those keys follow that Fields() does not visit.

@@ -2,9 +2,9 @@
 //
 // Shapes  A record is one JSON object: "version", "network", "containerId", "ifname", "parts",
 //         "labels", "netnsPath", "netns", the groups "link", "ipam" and "rules" of Record, and
-//         where it was written: "bootId", "hostNetns". "hostVeth" is for people, and nobody reads
-//         it back. Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}.
-//         The checkpoint: the fields of Checkpoint, "bootId" and "hostNetns".
+//         where it was written: "bootId", "hostNetns". "hostVeth" is for people: it is derived,
+//         and nothing goes by it. Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device",
+//         "inode"}. The checkpoint: the fields of Checkpoint, "bootId" and "hostNetns".
 // Release A key that is missing has its default, one that is unknown is written again as it was: a
 //         record of the release before this one, or after it, is used as far as it goes. "version"
 //         is the highest of the releases that have written it.
@@ -24,7 +24,7 @@ namespace nomad_bridge::state {
 struct StoredRecord {
   Record record;
   Origin origin;
-  std::string host_veth;
+  std::string host_veth;  // of a record that was read: as it said
 };
 
 struct StoredCheckpoint {
