@@ -1,6 +1,5 @@
 #include "plugin/rules/policy_tables.h"
 
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -308,14 +307,12 @@ std::vector<std::string> SetsAskedBy(const policy::Chain& chain) {
 std::vector<nft::Element> ListElements(const policy::Program& program) {
   std::vector<nft::Element> elements;
   for (const auto& [name, prefixes] : program.Lists()) {
-    for (auto prefix = prefixes.begin(); prefix != prefixes.end(); ++prefix) {
-      const std::string set = SetFor(kPrefixes, prefix->address.family(), name);
-      elements.push_back({.set = set, .key = firewall::AddressKey(prefix->Network())});
+    for (const Cidr& prefix : prefixes) {
+      const std::string set = SetFor(kPrefixes, prefix.address.family(), name);
+      elements.push_back({.set = set, .key = firewall::AddressKey(prefix.Network())});
+      // Also where the next prefix begins: the kernel refuses a beginning behind a beginning.
       // Unspecified: the prefix has the last address that there is.
-      const Ip end = prefix->Last().Plus(1);
-      const auto next = std::next(prefix);
-      const bool is_followed = next != prefixes.end() && next->Network() == end;
-      if (!end.IsUnspecified() && !is_followed) {
+      if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
         elements.push_back({.set = set, .key = firewall::AddressKey(end), .ends_interval = true});
       }
     }

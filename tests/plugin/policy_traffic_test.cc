@@ -162,6 +162,20 @@ TEST_P(PolicyTraffic, EgressIsJudgedAfterTranslationAndToTheNodeToo) {
   EXPECT_EQ(TcpText(job, kOutsideIp6, 80), "metadata") << "neighbour discovery passes";
 }
 
+// Where one ends the next begins: the one half of all addresses, and the other.
+TEST_P(PolicyTraffic, PrefixesMayLieSideBySide) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  const json halves = {"0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"};
+  const json from_list = {
+      {"name", "api"}, {"to", {{"namespace", "prod"}}}, {"allow", {{{"from", {"list"}}}}}};
+  Apply({from_list}, {{"list", halves}});
+  EXPECT_TRUE(Reaches(dev, api));
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0, Out(HasSubstr("nothing to repair"))));
+  Apply({from_list}, {{"list", {"10.0.0.0/24", "10.0.1.0/24", "2001:db8::/64"}}});
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
 TEST_P(PolicyTraffic, LinkLocalAddressesAreNoWayRoundIt) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
