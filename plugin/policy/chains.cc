@@ -1,6 +1,7 @@
 #include "plugin/policy/chains.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/list.h"
@@ -119,40 +120,34 @@ class Maker {
                       .steps = std::move(steps)});
   }
 
-  // False if no connection that comes here has such a peer.
-  bool SetPeer(Step& step, const Peer& peer) const {
+  // With its set or its list.
+  [[nodiscard]] std::pair<Step::PeerIs, std::string> PeerOf(const Peer& peer) const {
+    using PeerIs = Step::PeerIs;
     switch (peer.kind) {
       case Peer::Kind::kSelector:
-        step.peer = Step::PeerIs::kMember;
-        step.peers = SetName(peer.selector);
-        return true;
+        return {PeerIs::kMember, SetName(peer.selector)};
       case Peer::Kind::kSameNamespace:
-        step.peer = Step::PeerIs::kMember;
-        step.peers = NamespaceSetName(nomad_namespace_);
-        return true;
+        return {PeerIs::kMember, NamespaceSetName(nomad_namespace_)};
       case Peer::Kind::kAddresses:
-        step.peer = Step::PeerIs::kAddress;
-        step.peers = lists_.at(peer.addresses);
-        return true;
+        return {PeerIs::kAddress, std::string(lists_.at(peer.addresses))};
       case Peer::Kind::kOutside:
-        step.peer = Step::PeerIs::kOutside;
-        return true;
+        return {PeerIs::kOutside, ""};
       case Peer::Kind::kNode:
-        step.peer = Step::PeerIs::kNode;
-        return direction_ == Direction::kFrom;
+        return {PeerIs::kNode, ""};
       case Peer::Kind::kAny:
-        return true;
+        break;
     }
-    return false;
+    return {PeerIs::kAnyone, ""};
   }
 
-  // `like` for each of the entry's peers by each of its ports.
-  void AddEntry(std::vector<Step>& steps, const Entry& entry, const Step& like) const {
+  // `step` for each of the entry's peers by each of its ports.
+  void AddEntry(std::vector<Step>& steps, const Entry& entry, Step step) const {
     for (const Peer& peer : entry.peers) {
-      Step step = like;
-      if (!SetPeer(step, peer)) {
-        continue;
+      if (peer.kind == Peer::Kind::kNode && direction_ == Direction::kTo) {
+        continue;  // what it sends does not come here
       }
+      std::tie(step.peer, step.peers) = PeerOf(peer);
+      step.ports.reset();
       if (entry.ports.empty()) {
         steps.push_back(step);
       }

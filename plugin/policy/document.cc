@@ -22,9 +22,12 @@ constexpr std::size_t kMaxDepth = 32;
 class Builder {
  public:
   explicit Builder(const SourceText& source)
-      : source_(source), text_(source.text), next_(text_.starts_with("\xef\xbb\xbf") ? 3 : 0) {}
+      : source_(source),
+        text_(source.text),
+        next_(text_.starts_with("\xef\xbb\xbf") ? 3 : 0),
+        open_({{.source = &source, .key = "file", .kind = Kind::kArray}}) {}
 
-  [[nodiscard]] Node TakeRoot() { return std::move(root_); }
+  [[nodiscard]] Node TakeRoot() { return std::move(open_.front().elements.front()); }
 
   // What nlohmann's parser calls; false ends it, but what is wrong is thrown.
   bool null() { return AddWritten(); }
@@ -33,12 +36,14 @@ class Builder {
   bool number_unsigned(std::uint64_t /*value*/) { return AddWritten(); }
   bool number_float(double /*value*/, const std::string& /*text*/) { return AddWritten(); }
   bool binary(nlohmann::json::binary_t& /*value*/) { return false; }  // not in JSON
-  bool string(std::string& text) {
-    return Add(Make(KeyOfNext(), Kind::kString, Take().first, std::move(text)));
-  }
+  bool string(std::string& text) { return Add(Make(Kind::kString, Take().first, std::move(text))); }
   bool key(std::string& text) {
     Node& object = open_.back();
-    object.keys.push_back(Make(object.key, Kind::kString, Take().first, std::move(text)));
+    object.keys.push_back({.source = &source_,
+                           .key = object.key,
+                           .kind = Kind::kString,
+                           .at = Take().first,
+                           .text = std::move(text)});
     return true;
   }
   bool start_object(std::size_t /*size*/) { return Open(Kind::kObject); }
@@ -92,41 +97,27 @@ class Builder {
 
   bool AddWritten() {
     const auto [begin, end] = Take();
-    const std::string_view written = text_.substr(begin, end - begin);
-    return Add(Make(KeyOfNext(), Kind::kOther, begin, std::string(written)));
+    return Add(Make(Kind::kOther, begin, std::string(text_.substr(begin, end - begin))));
   }
 
-  // That of the value that comes next.
-  [[nodiscard]] std::string KeyOfNext() const {
-    if (open_.empty()) {
-      return "file";
-    }
+  // A value, under the key of where it stands.
+  [[nodiscard]] Node Make(Kind kind, std::size_t at, std::string text = {}) const {
     const Node& around = open_.back();
-    return around.kind == Kind::kObject ? around.keys.back().text : around.key;
-  }
-
-  [[nodiscard]] Node Make(std::string key, Kind kind, std::size_t at, std::string text = {}) const {
     return {.source = &source_,
-            .key = std::move(key),
+            .key = around.kind == Kind::kObject ? around.keys.back().text : around.key,
             .kind = kind,
             .at = at,
-            .text = std::move(text),
-            .elements = {},
-            .keys = {}};
+            .text = std::move(text)};
   }
 
   bool Add(Node value) {
-    if (open_.empty()) {
-      root_ = std::move(value);
-    } else {
-      open_.back().elements.push_back(std::move(value));
-    }
+    open_.back().elements.push_back(std::move(value));
     return true;
   }
 
   bool Open(Kind kind) {
-    open_.push_back(Make(KeyOfNext(), kind, Take().first));
-    if (open_.size() > kMaxDepth) {
+    open_.push_back(Make(kind, Take().first));
+    if (open_.size() > 1 + kMaxDepth) {
       throw open_.back().Refused("nested too deep", Cat("allowed: ", kMaxDepth, " levels"));
     }
     return true;
@@ -142,8 +133,7 @@ class Builder {
   const SourceText& source_;
   std::string_view text_;
   std::size_t next_;
-  std::vector<Node> open_;
-  Node root_;
+  std::vector<Node> open_;  // the first has what is in the file as its only element
 };
 
 }  // namespace
@@ -195,12 +185,16 @@ const std::vector<Node>& Node::Keys() const {
   return kind == Kind::kObject ? keys : throw Wrong("an object");
 }
 
-const std::vector<Node>& Node::Elements() const {
-  return kind == Kind::kArray ? elements : throw Wrong("an array");
-}
-
-const std::vector<Node>& Node::SomeElements(std::string_view of_what) const {
-  return Elements().empty() ? throw Wrong(Cat("an array of at least one ", of_what)) : elements;
+const std::vector<Node>& Node::ElementsOf(std::string_view name, std::string_view some) const {
+  static const std::vector<Node> kNone;
+  const Node* const list = Find(name);
+  if (list != nullptr && list->kind != Kind::kArray) {
+    throw list->Wrong("an array");
+  }
+  if (list != nullptr && list->elements.empty() && !some.empty()) {
+    throw list->Wrong(Cat("an array of at least one ", some));
+  }
+  return list != nullptr ? list->elements : kNone;
 }
 
 const std::string& Node::String(std::string_view allowed) const {

@@ -35,10 +35,10 @@ struct Node {
   const SourceText* source = nullptr;
   std::string key;
   Kind kind = Kind::kOther;
-  std::size_t at = 0;          // where it begins in the text
-  std::string text;            // what a string means; else as it is written, of `other` alone
-  std::vector<Node> elements;  // of an array; of an object the values
-  std::vector<Node> keys;      // of an object, one for each of its values
+  std::size_t at = 0;               // where it begins in the text
+  std::string text;                 // what a string means; else as it is written, of `other` alone
+  std::vector<Node> elements = {};  // of an array; of an object the values
+  std::vector<Node> keys = {};      // of an object, one for each of its values
 
   [[nodiscard]] std::string Place() const { return source->PlaceOf(at); }
 
@@ -49,10 +49,9 @@ struct Node {
   [[nodiscard]] const Node& Require(std::string_view name) const;
   // Those of an object; each is under the object's own key.
   [[nodiscard]] const std::vector<Node>& Keys() const;
-  // Those of an array.
-  [[nodiscard]] const std::vector<Node>& Elements() const;
-  // The same, at least one.
-  [[nodiscard]] const std::vector<Node>& SomeElements(std::string_view of_what) const;
+  // Those of the array under `name`, none if it is missing; of `some`, "peer", at least one.
+  [[nodiscard]] const std::vector<Node>& ElementsOf(std::string_view name,
+                                                    std::string_view some = {}) const;
   [[nodiscard]] const std::string& String(std::string_view allowed) const;
   [[nodiscard]] bool Bool() const;
 

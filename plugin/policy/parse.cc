@@ -1,20 +1,19 @@
-#include "plugin/policy/parse.h"
-
+// Files to policies: which keys there are, and what their values may be.
 #include <algorithm>
+#include <filesystem>
+#include <tuple>
 #include <utility>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/list.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "plugin/policy/document.h"
+#include "plugin/policy/policy.h"
 
 namespace nomad_bridge::policy {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, Ports::Protocol>, 4> kProtocols = {
-    {{"icmp", Ports::Protocol::kIcmp},
-     {"tcp", Ports::Protocol::kTcp},
-     {"udp", Ports::Protocol::kUdp},
-     {"sctp", Ports::Protocol::kSctp}}};
 
 constexpr std::string_view kAllowedNames =
     "a letter, and up to 31 more letters, digits, '-' and '_'";
@@ -22,11 +21,9 @@ constexpr std::string_view kAllowedNames =
 // A name is also part of names in nf_tables, which nft has to read back.
 bool IsName(std::string_view text) {
   constexpr std::size_t kMaxBytes = 32;
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  return !text.empty() && text.size() <= kMaxBytes && is_letter(text.front()) &&
-         std::ranges::all_of(text, [&](char c) {
-           return is_letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_';
-         });
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  return text.size() <= kMaxBytes && text.find_first_of(kLetters) == 0 &&
+         text.find_first_not_of(Cat(kLetters, "0123456789-_")) == text.npos;
 }
 
 // Without host bits; an address is a prefix of its own.
@@ -74,22 +71,6 @@ bool IsOther(const Node* node, std::string_view usual, std::string_view other) {
   return word == other;
 }
 
-// Prefixes without host bits, sorted, none of them within another one.
-std::vector<Cidr> Merged(std::vector<Cidr> all, std::string_view name, std::string& remark) {
-  std::ranges::sort(all);
-  std::vector<Cidr> merged;
-  std::size_t overlaps = 0;
-  for (const Cidr& prefix : all) {
-    if (merged.empty() || !merged.back().Contains(prefix.address)) {
-      merged.push_back(prefix);
-    } else if (++overlaps == 1) {
-      remark = Format("'{}': {} is within {}", name, prefix, merged.back());
-    }
-  }
-  remark += overlaps > 1 ? Format(", and {} more overlap", overlaps - 1) : "";
-  return merged;
-}
-
 class Parser {
  public:
   explicit Parser(std::vector<std::string>& remarks) : remarks_(remarks) {}
@@ -108,7 +89,7 @@ class Parser {
         throw key.Wrong(Cat(kAllowedNames, "; none of same-namespace, outside, node and any"));
       }
       RequireNew(lists_, key);
-      policies_.addresses.emplace(key.text, ParseList(*addresses.Find(key.text), key));
+      AddList(key, addresses.ElementsOf(key.text));
     }
   }
 
@@ -149,20 +130,33 @@ class Parser {
     }
   }
 
-  std::vector<Cidr> ParseList(const Node& list, const Node& name) {
+  void Remark(const Node& node, std::string_view text) {
+    remarks_.push_back(Cat(node.Place(), ": ", text));
+  }
+
+  // Prefixes without host bits, sorted, none of them within another one.
+  void AddList(const Node& name, const std::vector<Node>& nodes) {
     std::vector<Cidr> prefixes;
-    for (const Node& node : list.Elements()) {
+    for (const Node& node : nodes) {
       constexpr std::string_view kAllowed =
           "addresses and prefixes, as '10.20.0.1', '10.20.0.0/16' and 'fd00:20::/48'";
       const std::optional<Cidr> prefix = FindPrefix(node.String(kAllowed));
       prefixes.push_back(prefix ? *prefix : throw node.Wrong(kAllowed));
     }
+    std::ranges::sort(prefixes);
+    std::vector<Cidr>& merged = policies_.addresses[name.text];
     std::string remark = prefixes.empty() ? Format("'{}' is empty", name.text) : "";
-    std::vector<Cidr> merged = Merged(std::move(prefixes), name.text, remark);
-    if (!remark.empty()) {
-      remarks_.push_back(Cat(name.Place(), ": ", remark));
+    for (const Cidr& prefix : prefixes) {
+      if (merged.empty() || !merged.back().Contains(prefix.address)) {
+        merged.push_back(prefix);
+      } else if (remark.empty()) {
+        remark = Format("'{}': {} is within {}", name.text, prefix, merged.back());
+      }
     }
-    return merged;
+    const std::size_t overlaps = prefixes.size() - merged.size();
+    if (!remark.empty()) {
+      Remark(name, Cat(remark, overlaps > 1 ? Format(", and {} more overlap", overlaps - 1) : ""));
+    }
   }
 
   void AddEntries(const Node& node, Policy& policy) {
@@ -182,38 +176,27 @@ class Parser {
     }
     policy.only = only != nullptr && only->Bool();
     policy.is_closed = allow != nullptr;
-    if (allow != nullptr) {
-      policy.allow = ParseEntries(allow->Elements(), policy.direction);
+    for (const Node& entry : node.ElementsOf("allow")) {
+      policy.allow.push_back(ParseEntry(entry, policy.direction));
     }
-    if (deny != nullptr) {
-      policy.deny = ParseEntries(deny->SomeElements("entry"), policy.direction);
+    for (const Node& entry : node.ElementsOf("deny", "entry")) {
+      policy.deny.push_back(ParseEntry(entry, policy.direction));
     }
-  }
-
-  std::vector<Entry> ParseEntries(const std::vector<Node>& nodes, Direction direction) {
-    std::vector<Entry> entries;
-    entries.reserve(nodes.size());
-    for (const Node& node : nodes) {
-      entries.push_back(ParseEntry(node, direction));
-    }
-    return entries;
   }
 
   Entry ParseEntry(const Node& node, Direction direction) {
     const std::string_view other_end = direction == Direction::kTo ? "from" : "to";
     node.RequireKeys({other_end, "ports"});
     Entry entry;
-    for (const Node& peer : node.Require(other_end).SomeElements("peer")) {
+    static_cast<void>(node.Require(other_end));
+    for (const Node& peer : node.ElementsOf(other_end, "peer")) {
       entry.peers.push_back(ParsePeer(peer));
       if (direction == Direction::kTo && entry.peers.back().kind == Peer::Kind::kNode) {
-        remarks_.push_back(
-            Cat(peer.Place(), ": the node always reaches allocations: 'node' changes nothing"));
+        Remark(peer, "the node always reaches allocations: 'node' changes nothing");
       }
     }
-    if (const Node* const ports = node.Find("ports")) {
-      for (const Node& each : ports->SomeElements("of 'tcp/8080', 'udp', 'icmp'")) {
-        entry.ports.push_back(ParsePorts(each));
-      }
+    for (const Node& ports : node.ElementsOf("ports", "of 'tcp/8080', 'udp', 'icmp'")) {
+      entry.ports.push_back(ParsePorts(ports));
     }
     return entry;
   }
@@ -249,43 +232,7 @@ class Parser {
   Names names_;  // of policies
 };
 
-}  // namespace
-
-std::optional<Ports> FindPorts(std::string_view text) {
-  const std::size_t slash = text.find('/');
-  const auto* const protocol = std::ranges::find(
-      kProtocols, text.substr(0, slash), [](const auto& each) { return each.first; });
-  if (protocol == kProtocols.end()) {
-    return std::nullopt;
-  }
-  Ports ports{.protocol = protocol->second};
-  if (slash == text.npos) {
-    return ports;
-  }
-  const std::string_view range = text.substr(slash + 1);
-  const std::size_t dash = range.find('-');
-  const auto first = FindNumber<std::uint16_t>(range.substr(0, dash));
-  const auto last = dash == range.npos ? first : FindNumber<std::uint16_t>(range.substr(dash + 1));
-  if (!first || !last || *first == 0 || *first > *last ||
-      ports.protocol == Ports::Protocol::kIcmp) {
-    return std::nullopt;
-  }
-  ports.first = *first;
-  ports.last = *last;
-  return ports;
-}
-
-std::string Text(const Ports& ports) {
-  const std::string_view protocol =
-      std::ranges::find(kProtocols, ports.protocol, [](const auto& each) {
-        return each.second;
-      })->first;
-  if (ports.protocol == Ports::Protocol::kIcmp || ports.AreAll()) {
-    return std::string(protocol);
-  }
-  return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));
-}
-
+// All of them together: one may name the addresses of another.
 Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::string>& remarks) {
   std::vector<Node> files;
   files.reserve(sources.size());
@@ -300,13 +247,71 @@ Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::
     }
   }
   for (const Node& file : files) {
-    if (const Node* const policies = file.Find("policies")) {
-      for (const Node& policy : policies->Elements()) {
-        parser.AddPolicy(policy);
-      }
+    for (const Node& policy : file.ElementsOf("policies")) {
+      parser.AddPolicy(policy);
     }
   }
   return parser.Take();
+}
+
+// By path, the files whose policies are in force: inode, size and time of change, by which content
+// that has been changed is known.
+using Files = std::map<std::string, std::tuple<ino_t, off_t, std::int64_t>>;
+
+Files ListFiles(const std::string& directory, std::vector<std::string>& left_out) {
+  std::vector<std::string> names = Entries(directory);
+  std::ranges::sort(names);
+  Files files;
+  for (const std::string& name : names) {
+    struct stat status = {};
+    const std::string path = Cat(directory, '/', name);
+    // Hidden ones are editors'.
+    if (!name.ends_with(".json") || name.starts_with('.')) {
+      left_out.push_back(Cat(path, ": left out, policies are in *.json"));
+    } else if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+      throw Error(Code::kIo,
+                  Format("cannot read '{}'", path),
+                  "policies are in regular files, or links to them");
+    } else {
+      const std::int64_t changed = status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec;
+      files.emplace(path, std::tuple(status.st_ino, status.st_size, changed));
+    }
+  }
+  return files;
+}
+
+// Throws kTryAgain if one of them was changed meanwhile: half of a file may be another policy.
+std::vector<SourceText> ReadFiles(const std::string& directory,
+                                  std::vector<std::string>& left_out) {
+  const Files files = ListFiles(directory, left_out);
+  std::vector<SourceText> sources;
+  for (const auto& file : files) {
+    sources.push_back({.file = file.first, .text = FindFile(file.first).value_or("")});
+  }
+  std::vector<std::string> the_same;
+  if (ListFiles(directory, the_same) != files) {
+    throw Error(Code::kTryAgain,
+                Format("policies in '{}' were changed while they were read", directory));
+  }
+  return sources;
+}
+
+}  // namespace
+
+Policies ReadPolicies(const std::string& directory, std::vector<std::string>& remarks) {
+  if (!FindStatus(directory)) {
+    return {};
+  }
+  if (std::error_code ignored; !std::filesystem::is_directory(directory, ignored)) {
+    throw Error(Code::kIo,
+                Format("cannot read policies in '{}'", directory),
+                "it is no directory: policies are in its *.json files");
+  }
+  Policies policies = ParsePolicies(ReadFiles(directory, remarks), remarks);
+  if (policies.policies.empty()) {
+    remarks.push_back(Format("there is no policy in '{}'", directory));
+  }
+  return policies;
 }
 
 }  // namespace nomad_bridge::policy

@@ -1,17 +1,19 @@
 #include "plugin/policy/policy.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/policy/document.h"
-#include "plugin/policy/parse.h"
 
 namespace nomad_bridge::policy {
 namespace {
+
+constexpr std::array<std::pair<std::string_view, Ports::Protocol>, 4> kProtocols = {
+    {{"icmp", Ports::Protocol::kIcmp},
+     {"tcp", Ports::Protocol::kTcp},
+     {"udp", Ports::Protocol::kUdp},
+     {"sctp", Ports::Protocol::kSctp}}};
 
 // Goes back to the last '*' only: an earlier one could not match more.
 bool MatchesGlob(std::string_view glob, std::string_view text) {
@@ -38,59 +40,6 @@ bool MatchesGlob(std::string_view glob, std::string_view text) {
   return glob.find_first_not_of('*', at) == glob.npos;
 }
 
-// What identifies a file's content, as far as lstat(2) and stat(2) know.
-struct Seen {
-  std::string name;
-  ino_t inode = 0;
-  off_t size = 0;
-  std::int64_t changed_ns = 0;
-
-  bool operator==(const Seen&) const = default;
-};
-
-// By name: the files whose policies are in force.
-std::vector<Seen> ListFiles(const std::string& directory, std::vector<std::string>& left_out) {
-  std::vector<std::string> names = Entries(directory);
-  std::ranges::sort(names);
-  std::vector<Seen> files;
-  for (const std::string& name : names) {
-    struct stat status = {};
-    const std::string path = Cat(directory, '/', name);
-    // Hidden ones are editors'.
-    if (!name.ends_with(".json") || name.starts_with('.')) {
-      left_out.push_back(Cat(path, ": left out, policies are in *.json"));
-    } else if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
-      throw Error(Code::kIo,
-                  Format("cannot read '{}'", path),
-                  "policies are in regular files, or links to them");
-    } else {
-      files.push_back(
-          {.name = name,
-           .inode = status.st_ino,
-           .size = status.st_size,
-           .changed_ns = status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec});
-    }
-  }
-  return files;
-}
-
-// Throws kTryAgain if one of them was changed meanwhile: half of a file may be another policy.
-std::vector<SourceText> ReadFiles(const std::string& directory,
-                                  std::vector<std::string>& left_out) {
-  const std::vector<Seen> files = ListFiles(directory, left_out);
-  std::vector<SourceText> sources;
-  for (const Seen& file : files) {
-    const std::string path = Cat(directory, '/', file.name);
-    sources.push_back({.file = path, .text = FindFile(path).value_or("")});
-  }
-  std::vector<std::string> the_same;
-  if (ListFiles(directory, the_same) != files) {
-    throw Error(Code::kTryAgain,
-                Format("policies in '{}' were changed while they were read", directory));
-  }
-  return sources;
-}
-
 }  // namespace
 
 bool Selects(const Selector& selector, const cni::Workload& workload) {
@@ -108,6 +57,41 @@ std::string Text(const Selector& selector) {
              selector.group.empty() ? "" : Cat(" group=", selector.group));
 }
 
+std::optional<Ports> FindPorts(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const auto* const protocol = std::ranges::find(
+      kProtocols, text.substr(0, slash), [](const auto& each) { return each.first; });
+  if (protocol == kProtocols.end()) {
+    return std::nullopt;
+  }
+  Ports ports{.protocol = protocol->second};
+  if (slash == text.npos) {
+    return ports;
+  }
+  const std::string_view range = text.substr(slash + 1);
+  const std::size_t dash = range.find('-');
+  const auto first = FindNumber<std::uint16_t>(range.substr(0, dash));
+  const auto last = dash == range.npos ? first : FindNumber<std::uint16_t>(range.substr(dash + 1));
+  if (!first || !last || *first == 0 || *first > *last ||
+      ports.protocol == Ports::Protocol::kIcmp) {
+    return std::nullopt;
+  }
+  ports.first = *first;
+  ports.last = *last;
+  return ports;
+}
+
+std::string Text(const Ports& ports) {
+  const std::string_view protocol =
+      std::ranges::find(kProtocols, ports.protocol, [](const auto& each) {
+        return each.second;
+      })->first;
+  if (ports.protocol == Ports::Protocol::kIcmp || ports.AreAll()) {
+    return std::string(protocol);
+  }
+  return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));
+}
+
 std::vector<Peer> PeersOf(const Policy& policy) {
   std::vector<Peer> peers;
   for (const std::vector<Entry>* const entries : {&policy.allow, &policy.deny}) {
@@ -116,22 +100,6 @@ std::vector<Peer> PeersOf(const Policy& policy) {
     }
   }
   return peers;
-}
-
-Policies ReadPolicies(const std::string& directory, std::vector<std::string>& remarks) {
-  if (!FindStatus(directory)) {
-    return {};
-  }
-  if (std::error_code ignored; !std::filesystem::is_directory(directory, ignored)) {
-    throw Error(Code::kIo,
-                Format("cannot read policies in '{}'", directory),
-                "it is no directory: policies are in its *.json files");
-  }
-  Policies policies = ParsePolicies(ReadFiles(directory, remarks), remarks);
-  if (policies.policies.empty()) {
-    remarks.push_back(Format("there is no policy in '{}'", directory));
-  }
-  return policies;
 }
 
 }  // namespace nomad_bridge::policy
