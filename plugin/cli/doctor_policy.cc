@@ -9,7 +9,7 @@
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/nomad_config.h"
-#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/config/node_config.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/policy_tables.h"

@@ -8,7 +8,7 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/named_attachments.h"
-#include "plugin/cli/policy_counts.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/cli/side_mismatches.h"
 #include "plugin/cli/terminal.h"
 #include "portmap/mapping.h"

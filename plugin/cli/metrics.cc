@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
-#include "plugin/cli/policy_counts.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/version.h"
 #include "plugin/link/liveness.h"
@@ -195,6 +195,7 @@ std::string EventMetrics() {
 // As many samples as the files of policies have entries, whatever runs. None without policies, or
 // if those in force cannot be read: that is a fault by itself.
 std::string PolicyMetric(state::Host& host) {
+  // In the order of CounterOf::What.
   constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
   Metric metric("policy_connections_total",
                 "counter",
@@ -203,14 +204,11 @@ std::string PolicyMetric(state::Host& host) {
     if (::geteuid() != 0 || host.policy.Program().empty()) {
       return "";
     }
-    for (const auto& [name, rule] : CountsByRule(host)) {
-      for (std::size_t i = 0; i < kVerdicts.size(); ++i) {
-        if (const std::optional<nft::Counter>& counter = rule.counters.at(i)) {
-          metric.Add(
-              {{"policy", rule.policy}, {"rule", name}, {"verdict", std::string(kVerdicts.at(i))}},
-              counter->packets);
-        }
-      }
+    for (const RuleCount& count : CountByRule(host)) {
+      const std::string_view verdict = kVerdicts.at(static_cast<std::size_t>(count.what));
+      metric.Add(
+          {{"policy", count.policy}, {"rule", count.rule}, {"verdict", std::string(verdict)}},
+          count.packets);
     }
   } catch (const Error& error) {
     LogLine("{}, ignoring", error.what());

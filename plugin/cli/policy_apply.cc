@@ -10,7 +10,7 @@
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/policy_tables.h"
 
@@ -127,21 +127,19 @@ int RunApply(const Arguments& arguments) {
                   .policies = policies.policies.size(),
                   .program = program};
   RequireReadOrDirectory(host, directory);
-  if (!FindStatus(directory) && !state::PolicyFile::FindText()) {
-    // A node without policies stays without the file that every ADD would read.
+  // A node without policies stays without the file that every ADD would read.
+  const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
+  if (has_none) {
     LogLine("there are no policies: '{}' does not exist", directory);
-    if (arguments.Has("json")) {
-      PrintDocument(Document(applied));
+  } else {
+    applied.reach = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
+    if (arguments.Has("cut") && !applied.is_dry) {
+      applied.cut = attachment::CutRefused(host);
     }
-    return kYes;
-  }
-  applied.reach = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
-  if (arguments.Has("cut") && !applied.is_dry) {
-    applied.cut = attachment::CutRefused(host);
   }
   if (arguments.Has("json")) {
     PrintDocument(Document(applied));
-  } else {
+  } else if (!has_none) {
     PrintApplied(applied);
   }
   return kYes;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/inventory.h"
-#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/policy/policy.h"
 

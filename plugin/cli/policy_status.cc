@@ -10,34 +10,31 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/named_attachments.h"
-#include "plugin/cli/policy_counts.h"
-#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
+using What = policy::CounterOf::What;
+
 constexpr std::array kShowFlags = {
     Flag{"nft", nullptr, "the nft commands that print its chains and sets"}};
 constexpr std::array kStatusFlags = {kJsonFlag};
-
-std::string ShowCount(const std::optional<nft::Counter>& counter) {
-  return counter ? Cat(counter->packets) : "-";
-}
 
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
   state::Host host = state::Host::Open();
   rules::RequireReadPolicies(host);
-  const std::map<std::string, RuleCounts> rules = CountsByRule(host);
+  const std::vector<RuleCount> counts = CountByRule(host);
   const FilesNow files = CompareFiles(host);
   if (arguments.Has("json")) {
     PrintDocument({{"applied", host.policy.IsThere()},
                    {"directory", files.directory},
                    {"stale", files.differ ? Json(*files.differ) : Json()},
                    {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
-                   {"rules", ArrayOf(rules, RuleJson)}});
+                   {"rules", ArrayOf(counts, RuleJson)}});
     return kYes;
   }
   if (!host.policy.IsThere()) {
@@ -45,13 +42,16 @@ int RunStatus(const Arguments& arguments) {
     return kYes;
   }
   Table table({"RULE", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");
-  for (const auto& [name, rule] : rules) {
-    table.Add({name,
-               rule.mode,
-               ShowCount(rule.counters[0]),
-               ShowCount(rule.counters[1]),
-               ShowCount(rule.counters[2]),
-               rule.Since()});
+  for (const RuleCount& count : counts) {
+    const auto packets_if = [&](What what) {
+      return count.what == what ? Cat(count.packets) : "-";
+    };
+    table.Add({count.rule,
+               count.Mode(),
+               packets_if(What::kAllowed),
+               packets_if(What::kRefused),
+               packets_if(What::kWouldBeRefused),
+               count.since});
   }
   Print(table.Text());
   if (!files.text.empty()) {
@@ -61,26 +61,19 @@ int RunStatus(const Arguments& arguments) {
   return kYes;
 }
 
+// " from namespace=prod job=lb"; empty for anyone.
 std::string PeerText(const policy::Step& step,
                      const std::map<std::string, std::string>& sets,
                      bool is_in) {
-  using PeerIs = policy::Step::PeerIs;
-  const std::string_view way = is_in ? "from" : "to";
-  switch (step.peer) {
-    case PeerIs::kMember: {
-      const auto found = sets.find(step.peers);
-      return Format(" {} {}", way, found != sets.end() ? found->second : step.peers);
-    }
-    case PeerIs::kAddress:
-      return Format(" {} the addresses {}", way, step.peers);
-    case PeerIs::kOutside:
-      return Format(" {} outside", way);
-    case PeerIs::kNode:
-      return Format(" {} the node", way);
-    case PeerIs::kAnyone:
-      break;
-  }
-  return {};
+  const auto set = sets.find(step.peers);
+  // In the order of Step::PeerIs.
+  const std::array<std::string, 5> peers = {"",
+                                            set != sets.end() ? set->second : step.peers,
+                                            Cat("the addresses ", step.peers),
+                                            "outside",
+                                            "the node"};
+  const std::string& peer = peers.at(static_cast<std::size_t>(step.peer));
+  return peer.empty() ? "" : Cat(is_in ? " from " : " to ", peer);
 }
 
 // In the order of Step::Outcome.

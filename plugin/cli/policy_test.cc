@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
-#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/policy/judge.h"
 

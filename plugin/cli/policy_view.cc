@@ -1,0 +1,179 @@
+#include "plugin/cli/policy_view.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/policy/policy.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using What = policy::CounterOf::What;
+
+std::string Names(const std::vector<policy::Policy>& policies) {
+  return OrDash(Joined(policies, ", ", [](const policy::Policy& each) {
+    return Cat(each.name, each.is_audited ? " (audit)" : "");
+  }));
+}
+
+// What judges one attachment, as it is in force.
+struct Judges {
+  Reach reach;
+  std::vector<RuleCount> refusals;  // the rules of these policies that refuse
+};
+
+std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment) {
+  const policy::Program& program = host.policy.Program();
+  if (program.empty() || !attachment.record || !attachment.record->Has(cni::Part::kForward)) {
+    return std::nullopt;
+  }
+  const cni::Workload workload = cni::WorkloadOf(attachment.labels);
+  std::set<std::string> about;
+  for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
+    for (const policy::Policy& each : program.PoliciesAbout(direction, workload)) {
+      about.insert(each.name);
+    }
+  }
+  Judges judges = {.reach = ReachOf(program, workload), .refusals = CountByRule(host)};
+  std::erase_if(judges.refusals, [&](const RuleCount& count) {
+    return count.what == What::kAllowed || !about.contains(count.policy);
+  });
+  return judges;
+}
+
+}  // namespace
+
+std::string DirectoryOf(const Arguments& arguments) {
+  const std::string* const typed =
+      arguments.operands.empty() ? arguments.Find("dir") : &arguments.operands.front();
+  if (typed != nullptr && !FindStatus(*typed)) {
+    throw CannotTell(Format("there is no directory '{}'", *typed));
+  }
+  return typed != nullptr ? *typed : policy::kPolicyDirectory;
+}
+
+policy::Policies ReadRemarking(const std::string& directory) {
+  std::vector<std::string> remarks;
+  policy::Policies policies = policy::ReadPolicies(directory, remarks);
+  for (const std::string& remark : remarks) {
+    LogLine("{}", remark);
+  }
+  return policies;
+}
+
+void RemarkOnUnseen(const std::vector<Mismatch>& unseen) {
+  for (const Mismatch& mismatch : unseen) {
+    LogLine("{}; {}", mismatch.text, FixOf(mismatch).Line());
+  }
+}
+
+FilesNow CompareFiles(state::Host& host) {
+  const std::string& applied = host.policy.Directory();
+  const std::string directory = applied.empty() ? policy::kPolicyDirectory : applied;
+  try {
+    std::vector<std::string> remarks;
+    const policy::Program program(policy::ReadPolicies(directory, remarks));
+    if (program.Revision() == host.policy.Program().Revision()) {
+      return {.directory = directory, .differ = false};
+    }
+  } catch (const Error& error) {
+    return {.directory = directory,
+            .text = error.what(),
+            .fix = Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ",
+                                   ShellWord(directory)))};
+  }
+  if (!FindStatus(directory)) {
+    return {.directory = directory,
+            .differ = true,
+            .text = Format("policies are in force, and {} is gone", directory),
+            .fix = Fix::Advice(Format("bring it back, or go by {}, without policies if that is "
+                                      "gone: nomad-bridge policy apply",
+                                      policy::kPolicyDirectory))};
+  }
+  return {.directory = directory,
+          .differ = true,
+          .text = host.policy.IsThere()
+                      ? Format("the files in {} differ from the policies in force", directory)
+                      : Format("the policies in {} are not in force: none were applied since the "
+                               "node booted, or what was is lost",
+                               directory),
+          .fix = Cat("nomad-bridge policy apply ", ShellWord(directory))};
+}
+
+Reach ReachOf(const policy::Program& program, const cni::Workload& workload) {
+  return {.in = Names(program.PoliciesAbout(policy::Direction::kTo, workload)),
+          .out = Names(program.PoliciesAbout(policy::Direction::kFrom, workload))};
+}
+
+std::map<std::string, nft::Counter> ReadCounters(state::Host& host) {
+  std::map<std::string, nft::Counter> counters;
+  for (const nft::Counter& counter : host.nft.Counters(firewall::TableId())) {
+    counters[counter.name] = counter;
+  }
+  return counters;
+}
+
+std::vector<RuleCount> CountByRule(state::Host& host) {
+  constexpr std::string_view kWord = "since ";
+  const std::map<std::string, nft::Counter> counters = ReadCounters(host);
+  std::vector<RuleCount> counts;
+  for (const auto& [name, counted] : host.policy.Program().Counters()) {
+    const auto found = counters.find(name);
+    const nft::Counter counter = found != counters.end()
+                                     ? found->second
+                                     : nft::Counter{.name = name, .comment = "not in the kernel"};
+    const std::size_t begin = counter.comment.starts_with(kWord) ? kWord.size() : 0;
+    counts.push_back({counted, counter.packets, counter.comment.substr(begin)});
+  }
+  std::ranges::sort(counts, {}, &RuleCount::rule);
+  return counts;
+}
+
+Json RuleJson(const RuleCount& count) {
+  const auto packets_if = [&](What what) {
+    return count.what == what ? Json(count.packets) : Json();
+  };
+  return {{"rule", count.rule},
+          {"policy", count.policy},
+          {"mode", count.Mode()},
+          {"allowed", packets_if(What::kAllowed)},
+          {"refused", packets_if(What::kRefused)},
+          {"wouldBeRefused", packets_if(What::kWouldBeRefused)},
+          {"since", count.since}};
+}
+
+std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attachment) {
+  const std::optional<Judges> judges = FindJudges(host, attachment);
+  if (!judges || (judges->reach.in == "-" && judges->reach.out == "-")) {
+    return {};
+  }
+  std::vector<std::string> lines = {
+      Format("reached by {}; reaches by {}", judges->reach.in, judges->reach.out)};
+  for (const RuleCount& count : judges->refusals) {
+    if (count.packets != 0) {
+      lines.push_back(Format("{}: {} {} since {}, of all allocations that it is about",
+                             count.rule,
+                             Counted(count.packets, "connection"),
+                             count.what == What::kRefused ? "refused" : "would be refused",
+                             count.since));
+    }
+  }
+  return lines;
+}
+
+Json PoliciesJson(state::Host& host, const Attachment& attachment) {
+  const std::optional<Judges> judges = FindJudges(host, attachment);
+  if (!judges) {
+    return {};
+  }
+  return {{"reachedBy", judges->reach.in},
+          {"reachesBy", judges->reach.out},
+          {"refusals", ArrayOf(judges->refusals, RuleJson)}};
+}
+
+}  // namespace nomad_bridge::cli
