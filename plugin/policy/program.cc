@@ -1,14 +1,231 @@
+// What a workload's policies become: the steps that a new connection passes.
+//
+// Enforced policies alone decide; audited ones are tried behind them, on what those let pass, by a
+// chain that only counts. In both, `only` sets policies without it aside.
 #include "plugin/policy/program.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/policy/chains.h"
 #include "plugin/policy/program_text.h"
 
 namespace nomad_bridge::policy {
+namespace {
+
+// All 64 bits: two sets under one name would let in whom no policy names.
+constexpr int kNameDigits = 16;
+constexpr int kCounterDigits = 4;
+// nf_tables' comments have 128.
+constexpr std::size_t kMaxCommentBytes = 100;
+
+using PolicyList = std::vector<const Policy*>;
+
+// `part` of a policy, with a hash of what it says: another rule is another counter. Neither `part`
+// nor a hash has a '-', so no two policies have the same name.
+std::string CounterName(const Policy& policy, std::string_view part, std::string_view content) {
+  return Cat(policy.name, '-', part, '-', Hex(StableHash(content), kCounterDigits));
+}
+
+// What a step counts: the name of its counter, and the rule that it is of, "api#0".
+struct Counted {
+  std::string counter;
+  std::string rule;
+};
+
+Counted AllowOf(const Policy& policy, std::size_t index) {
+  return {CounterName(policy, Cat(index), EntryText(policy.allow[index])),
+          Cat(policy.name, '#', index)};
+}
+
+// An audited one is another counter: what would be refused was not.
+Counted DenyOf(const Policy& policy, std::size_t index) {
+  const std::string content = Cat(EntryText(policy.deny[index]), policy.is_audited ? "audit" : "");
+  return {CounterName(policy, Cat("deny", index), content), Cat(policy.name, "#deny", index)};
+}
+
+// Of what no allow lets pass.
+Counted DefaultOf(const Policy& policy) {
+  return {CounterName(policy, policy.is_audited ? "would" : "refused", Text(policy.selector)),
+          policy.name};
+}
+
+// Those of one direction that no `only` sets aside.
+PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bool with_audited) {
+  PolicyList policies;
+  for (const Policy& policy : selected) {
+    if (policy.direction == direction && (with_audited || !policy.is_audited)) {
+      policies.push_back(&policy);
+    }
+  }
+  if (std::ranges::any_of(policies, &Policy::only)) {
+    std::erase_if(policies, [](const Policy* policy) { return !policy->only; });
+  }
+  return policies;
+}
+
+PolicyList Closed(PolicyList policies) {
+  std::erase_if(policies, [](const Policy* policy) { return !policy->is_closed; });
+  return policies;
+}
+
+// Not of its text for people: a job may have spaces in its name.
+std::string SetName(const Selector& selector) {
+  return Hex(StableHash(SelectorText(selector)), kNameDigits);
+}
+
+// Of what is in exactly this namespace, whatever it is called: it is no glob.
+std::string NamespaceSetName(std::string_view nomad_namespace) {
+  return Hex(StableHash(nomad_namespace), kNameDigits);
+}
+
+// Makes the chains that an allocation of `nomad_namespace` has for one direction.
+class Maker {
+ public:
+  Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
+      : direction_(direction), nomad_namespace_(nomad_namespace), lists_(lists) {}
+
+  [[nodiscard]] std::vector<Chain> Make(const std::vector<Policy>& selected) const {
+    const PolicyList enforced = Consider(selected, direction_, false);
+    const PolicyList all = Consider(selected, direction_, true);
+    std::vector<Step> steps;
+    for (const Policy* const policy : enforced) {
+      AddDenies(steps, *policy);
+    }
+    for (const Policy* const policy : all) {
+      if (policy->is_audited) {
+        AddDenies(steps, *policy);
+      }
+    }
+    std::vector<Chain> chains;
+    std::vector<Step> trial;
+    if (const PolicyList closed = Closed(all); std::ranges::any_of(closed, &Policy::is_audited)) {
+      AddClosed(trial, closed, "", Stage::kTrial);
+    }
+    if (const PolicyList closed = Closed(enforced); closed.empty()) {
+      Append(steps, std::move(trial));
+    } else {
+      AddChain(chains, std::move(trial));
+      AddClosed(steps, closed, chains.empty() ? "" : chains.front().name, Stage::kEnforced);
+      AddRefusal(steps, closed);
+    }
+    AddChain(chains, std::move(steps));
+    return chains;
+  }
+
+ private:
+  // The trial, of what audited policies would refuse, follows on what enforced ones let pass.
+  enum class Stage { kEnforced, kTrial };
+
+  void AddChain(std::vector<Chain>& chains, std::vector<Step> steps) const {
+    if (steps.empty()) {
+      return;
+    }
+    std::string text;
+    for (const Step& step : steps) {
+      text += Cat(static_cast<int>(step.peer), '\t', step.peers, '\t');
+      text += Cat(step.ports ? Text(*step.ports) : "", '\t', step.counter);
+      text += Cat('\t', static_cast<int>(step.outcome));
+      text += Cat('\t', step.next, '\t', step.comment, '\n');
+    }
+    chains.push_back({.name = Cat(direction_ == Direction::kTo ? "in-" : "out-",
+                                  Hex(StableHash(text), kNameDigits)),
+                      .steps = std::move(steps)});
+  }
+
+  // With its set or its list.
+  [[nodiscard]] std::pair<Step::PeerIs, std::string> PeerOf(const Peer& peer) const {
+    using PeerIs = Step::PeerIs;
+    switch (peer.kind) {
+      case Peer::Kind::kSelector:
+        return {PeerIs::kMember, SetName(peer.selector)};
+      case Peer::Kind::kSameNamespace:
+        return {PeerIs::kMember, NamespaceSetName(nomad_namespace_)};
+      case Peer::Kind::kAddresses:
+        return {PeerIs::kAddress, std::string(lists_.at(peer.addresses))};
+      case Peer::Kind::kOutside:
+        return {PeerIs::kOutside, ""};
+      case Peer::Kind::kNode:
+        return {PeerIs::kNode, ""};
+      case Peer::Kind::kAny:
+        break;
+    }
+    return {PeerIs::kAnyone, ""};
+  }
+
+  // `step` for each of the entry's peers by each of its ports.
+  void AddEntry(std::vector<Step>& steps, const Entry& entry, Step step) const {
+    for (const Peer& peer : entry.peers) {
+      if (peer.kind == Peer::Kind::kNode && direction_ == Direction::kTo) {
+        continue;  // what it sends does not come here
+      }
+      std::tie(step.peer, step.peers) = PeerOf(peer);
+      step.ports.reset();
+      if (entry.ports.empty()) {
+        steps.push_back(step);
+      }
+      for (const Ports& ports : entry.ports) {
+        step.ports = ports;
+        steps.push_back(step);
+      }
+    }
+  }
+
+  void AddDenies(std::vector<Step>& steps, const Policy& policy) const {
+    const Step::Outcome refusal = policy.drops ? Step::Outcome::kDrop : Step::Outcome::kReject;
+    for (std::size_t i = 0; i < policy.deny.size(); ++i) {
+      const auto [counter, rule] = DenyOf(policy, i);
+      AddEntry(steps,
+               policy.deny[i],
+               {.counter = counter,
+                .outcome = policy.is_audited ? Step::Outcome::kContinue : refusal,
+                .comment = rule});
+    }
+  }
+
+  // What closed policies allow goes on to the chain `next`, if there is one; what is left is
+  // counted. In a trial only by audited ones: enforced ones count where they decide.
+  void AddClosed(std::vector<Step>& steps,
+                 const PolicyList& closed,
+                 const std::string& next,
+                 Stage stage) const {
+    const auto is_counted = [&](const Policy* policy) {
+      return stage == Stage::kEnforced || policy->is_audited;
+    };
+    for (const Policy* const policy : closed) {
+      for (std::size_t i = 0; i < policy->allow.size(); ++i) {
+        const auto [counter, rule] = AllowOf(*policy, i);
+        AddEntry(steps,
+                 policy->allow[i],
+                 {.counter = is_counted(policy) ? counter : "",
+                  .outcome = next.empty() ? Step::Outcome::kReturn : Step::Outcome::kGoto,
+                  .next = next,
+                  .comment = rule});
+      }
+    }
+    for (const Policy* const policy : closed) {
+      if (is_counted(policy)) {
+        const auto [counter, rule] = DefaultOf(*policy);
+        steps.push_back({.counter = counter, .outcome = Step::Outcome::kContinue, .comment = rule});
+      }
+    }
+  }
+
+  static void AddRefusal(std::vector<Step>& steps, const PolicyList& closed) {
+    const bool all_drop = std::ranges::all_of(closed, &Policy::drops);
+    steps.push_back({.outcome = all_drop ? Step::Outcome::kDrop : Step::Outcome::kReject,
+                     .comment = CutUtf8(Joined(closed, ", ", &Policy::name), kMaxCommentBytes)});
+  }
+
+  Direction direction_;
+  std::string_view nomad_namespace_;
+  const ListNames& lists_;
+};
+
+}  // namespace
+
 Program::Program(const Policies& policies) : text_(Write(policies)) {}
 
 bool Program::empty() const {
@@ -49,7 +266,7 @@ Program::Kind Program::MakeKind(const cni::Workload& workload) const {
   for (const auto& [direction, entrance] : {std::pair(Direction::kTo, &kind.judgement.in),
                                             std::pair(Direction::kFrom, &kind.judgement.out)}) {
     std::vector<Chain> chains =
-        MakeChains(direction, selected.policies, workload.nomad_namespace, selected.lists);
+        Maker(direction, workload.nomad_namespace, selected.lists).Make(selected.policies);
     if (!chains.empty()) {
       *entrance = chains.back().name;
     }
@@ -61,7 +278,16 @@ Program::Kind Program::MakeKind(const cni::Workload& workload) const {
 
 std::vector<Policy> Program::PoliciesAbout(Direction direction,
                                            const cni::Workload& workload) const {
-  return ThoseThatCount(KindOf(workload).policies, direction);
+  const std::vector<Policy>& selected = KindOf(workload).policies;
+  const PolicyList enforced = Consider(selected, direction, false);
+  const PolicyList all = Consider(selected, direction, true);
+  std::vector<Policy> counting;
+  for (const Policy& policy : selected) {
+    if (Contains(policy.is_audited ? all : enforced, &policy)) {
+      counting.push_back(policy);
+    }
+  }
+  return counting;
 }
 
 const std::map<std::string, std::vector<Cidr>>& Program::Lists() const {
@@ -72,7 +298,25 @@ const std::map<std::string, std::vector<Cidr>>& Program::Lists() const {
 }
 
 std::map<std::string, CounterOf> Program::Counters() const {
-  return CountersOf(Select(Split(text_).judged, nullptr).policies);
+  using What = CounterOf::What;
+  const Selected all = Select(Split(text_).judged, nullptr);
+  std::map<std::string, CounterOf> counters;
+  for (const Policy& policy : all.policies) {
+    const auto add = [&](const Counted& counted, What what) {
+      counters[counted.counter] = {policy.name, counted.rule, what, policy.is_audited};
+    };
+    const What refused = policy.is_audited ? What::kWouldBeRefused : What::kRefused;
+    for (std::size_t i = 0; i < policy.allow.size(); ++i) {
+      add(AllowOf(policy, i), What::kAllowed);
+    }
+    for (std::size_t i = 0; i < policy.deny.size(); ++i) {
+      add(DenyOf(policy, i), refused);
+    }
+    if (policy.is_closed) {
+      add(DefaultOf(policy), refused);
+    }
+  }
+  return counters;
 }
 
 std::map<std::string, std::string> Program::SetTexts(

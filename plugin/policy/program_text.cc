@@ -29,12 +29,10 @@ constexpr std::array kFlags = {&Policy::only,
 // all policies.
 std::string Checksum(std::string_view text) {
   std::uint64_t hash = StableHash("");
-  while (!text.empty()) {
+  for (std::size_t at = 0; at < text.size(); at += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
-    const std::size_t taken = std::min(text.size(), sizeof(word));
-    std::memcpy(&word, text.data(), taken);
+    std::memcpy(&word, text.data() + at, std::min(text.size() - at, sizeof(word)));
     hash = std::rotl((hash ^ word) * 0x100000001b3, 29);
-    text.remove_prefix(taken);
   }
   return Hex(hash, kHashDigits);
 }

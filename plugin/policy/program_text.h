@@ -18,7 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "plugin/policy/chains.h"
 #include "plugin/policy/policy.h"
 
 namespace nomad_bridge::policy {
@@ -39,6 +38,9 @@ struct Parts {
 [[nodiscard]] Parts Split(std::string_view text);
 // Throws unless the judged part is what the first line has the hash of.
 void RequireWhole(std::string_view text);
+
+// By the name of Policies::addresses, that which steps have for it.
+using ListNames = std::map<std::string_view, std::string_view>;
 
 struct Selected {
   std::vector<Policy> policies;

@@ -55,7 +55,6 @@ class StepRules {
       return {Finished(nft::Rule(), Family::kIpv4)};
     }
     std::vector<nft::Rule> rules;
-    rules.reserve(kFamilies.size());
     for (const Family family : kFamilies) {
       rules.push_back(Finished(nft::Rule().Only(family), family));
     }
@@ -85,16 +84,15 @@ class StepRules {
 
   [[nodiscard]] nft::Rule Finished(nft::Rule rule, Family family) const {
     MatchPeer(rule, family);
-    if (IsIcmp()) {
-      rule.L4Proto(family == Family::kIpv4 ? std::uint8_t{IPPROTO_ICMP}
-                                           : std::uint8_t{IPPROTO_ICMPV6});
+    if (IsIcmp() && family == Family::kIpv6) {
+      rule.L4Proto(IPPROTO_ICMPV6);
     } else if (step_.ports) {
       rule.L4Proto(static_cast<std::uint8_t>(step_.ports->protocol));
-      if (!step_.ports->AreAll()) {
-        rule.Dport(step_.ports->first, step_.ports->last);
-      }
     } else if (answer_ == Answer::kTcpReset) {
       rule.L4Proto(IPPROTO_TCP);
+    }
+    if (step_.ports && !step_.ports->AreAll()) {
+      rule.Dport(step_.ports->first, step_.ports->last);
     }
     if (answer_ == Answer::kTcpReset) {
       rule.CtStatusNotDnat();
@@ -151,8 +149,8 @@ void AddSets(std::string_view noun,
   }
 }
 
-// What attachments of these kinds need: their chains, and besides the sets `selected` those that
-// they are in or that their chains ask.
+// What attachments of these kinds need: their chains, and besides the sets `selected`, of all that
+// peers select, those of their namespaces.
 void AddKinds(const policy::Program& program,
               const Kinds& kinds,
               std::set<std::string> selected,
@@ -167,11 +165,6 @@ void AddKinds(const policy::Program& program,
   }
   for (const auto& chain : chains) {
     table.chains.push_back(ChainFor(*chain.second));
-    for (const policy::Step& step : chain.second->steps) {
-      if (step.peer == policy::Step::PeerIs::kMember) {
-        selected.insert(step.peers);
-      }
-    }
   }
   for (const std::string& name : selected) {
     AddSets(kSelected, name, 0, table);
@@ -231,11 +224,9 @@ std::string KindOf(const policy::Judgement& judgement) {
   if (judgement == policy::Judgement()) {
     return {};
   }
-  std::string text = Cat(judgement.in.value_or("-"), ' ', judgement.out.value_or("-"));
-  for (const std::string& set : judgement.sets) {
-    text += Cat(' ', set);
-  }
-  return Hex(StableHash(text), 16);
+  std::vector<std::string> names = {judgement.in.value_or("-"), judgement.out.value_or("-")};
+  Append(names, judgement.sets);
+  return Hex(StableHash(Joined(names, " ")), 16);
 }
 
 void AddKind(const state::Record& record, Kinds& kinds) {
