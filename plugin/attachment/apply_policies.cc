@@ -34,10 +34,6 @@ policy::Program FindFormer(state::Host& host) {
   return host.policy.Program();
 }
 
-bool HasSameReach(const policy::Judgement& before, const policy::Judgement& after) {
-  return before.in == after.in && before.out == after.out;
-}
-
 // Once per bridge, before anything is changed: what is refused is to be refused from the first
 // packet on.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
@@ -102,8 +98,10 @@ ReachChanges ApplyPolicies(state::Host& host,
   ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
   std::vector<state::Record> judged;
   for (const state::Record& record : LiveRecords(host)) {
-    judged.push_back(rules::Judged(record, program));
-    if (!HasSameReach(rules::JudgementOf(record, reach.former), judged.back().rules.policy)) {
+    const policy::Judgement before = rules::JudgementOf(record, reach.former);
+    const policy::Judgement& after =
+        judged.emplace_back(rules::Judged(record, program)).rules.policy;
+    if (before.in != after.in || before.out != after.out) {
       reach.changed.push_back(judged.back());
     }
   }

@@ -72,11 +72,6 @@ std::set<cni::Workload> FindWorkloads() {
   return workloads;
 }
 
-std::size_t CountAudited(const policy::Policies& policies) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(policies.policies, &policy::Policy::is_audited));
-}
-
 policy::Policies ReadToCheck(const std::string& directory) {
   try {
     return ReadRemarking(directory);
@@ -101,7 +96,7 @@ int RunPolicyCheck(const Arguments& arguments) {
   Print(Format("{}: ok, {}, {} of them in audit\n",
                directory,
                Counted(policies.policies.size(), "policy"),
-               CountAudited(policies)));
+               std::ranges::count_if(policies.policies, &policy::Policy::is_audited)));
   return kYes;
 }
 

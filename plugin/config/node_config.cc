@@ -1,7 +1,7 @@
 #include "plugin/config/node_config.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 #include <optional>
 
 #include "base/error.h"
@@ -13,12 +13,10 @@
 namespace nomad_bridge::config {
 namespace {
 
-constexpr std::array<std::string_view, 2> kKeys = {"ignore", "policy"};
-constexpr std::array<std::string_view, 1> kPolicyKeys = {"required"};
-
 // A mistyped "required" would let ADDs pass that are to be refused.
-template <typename Allowed>
-void RefuseUnknownKeys(const cni::JsonView& object, const Allowed& allowed, const char* prefix) {
+void RefuseUnknownKeys(const cni::JsonView& object,
+                       std::initializer_list<std::string_view> allowed,
+                       const char* prefix) {
   for (const std::string& key : object.Keys()) {
     if (!Contains(allowed, key)) {
       throw Error(
@@ -39,7 +37,7 @@ NodeConfig ReadNodeConfig() {
   const cni::JsonPtr document = cni::ParseJson(*text, kNodeConfigFile);
   const cni::JsonView view(*document, kNodeConfigFile);
   NodeConfig node;
-  RefuseUnknownKeys(view, kKeys, "");
+  RefuseUnknownKeys(view, {"ignore", "policy"}, "");
   try {
     for (const cni::JsonView& check : view.ElementsOf("ignore")) {
       node.ignore.push_back(check.String());
@@ -48,7 +46,7 @@ NodeConfig ReadNodeConfig() {
     node.ignore_error = error.what();
   }
   if (const cni::JsonView policy = view.Find("policy")) {
-    RefuseUnknownKeys(policy, kPolicyKeys, "policy.");
+    RefuseUnknownKeys(policy, {"required"}, "policy.");
     node.policy_required = policy.FindBool("required").value_or(false);
   }
   return node;

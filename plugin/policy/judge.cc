@@ -58,7 +58,9 @@ class Walk {
   }
 
   [[nodiscard]] bool Matches(const Step& step) const {
-    return MatchesPeer(step) && (!step.ports || MatchesPorts(*step.ports));
+    return MatchesPeer(step) && (!step.ports || (step.ports->protocol == connection_.protocol &&
+                                                 step.ports->first <= connection_.port &&
+                                                 connection_.port <= step.ports->last));
   }
 
   [[nodiscard]] bool MatchesPeer(const Step& step) const {
@@ -77,12 +79,6 @@ class Walk {
         return peer_->is_node;
     }
     return false;
-  }
-
-  [[nodiscard]] bool MatchesPorts(const Ports& ports) const {
-    return ports.protocol == connection_.protocol &&
-           (ports.protocol == Ports::Protocol::kIcmp ||
-            (ports.first <= connection_.port && connection_.port <= ports.last));
   }
 
   const Program& program_;
