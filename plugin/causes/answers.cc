@@ -113,7 +113,6 @@ Fix FixByOwnTable(const rtnl::Link& own, const state::Record& record, const Ip& 
 Causes FindStrayWay(rtnl::Socket& container,
                     const rtnl::Link& own,
                     const rtnl::Link& other_way,
-                    const state::Record& record,
                     const Journey& journey) {
   const Ip& address = journey.port.container_ip;
   const auto leaves_by_own = [&](const Ip& client) {
@@ -127,7 +126,7 @@ Causes FindStrayWay(rtnl::Socket& container,
                                             other_way.name,
                                             own.name,
                                             journey.ClientText()),
-                             .fix = FixByOwnTable(own, record, address)}}
+                             .fix = FixByOwnTable(own, *journey.record, address)}}
                    : Causes();
 }
 
@@ -157,10 +156,8 @@ Causes FindOtherWay(state::Host& host,
 
 }  // namespace
 
-Causes FindInAnswers(state::Host& host,
-                     rtnl::Socket& container,
-                     const state::Record& record,
-                     const Journey& journey) {
+Causes FindInAnswers(state::Host& host, rtnl::Socket& container, const Journey& journey) {
+  const state::Record& record = *journey.record;
   const Ip& address = journey.port.container_ip;
   const std::optional<rtnl::Link> own = FindOwnLink(container, record);
   if (!journey.client || !own || !Contains(AddressesOnly(container.Addresses(*own)), address)) {
@@ -183,7 +180,7 @@ Causes FindInAnswers(state::Host& host,
                                 : std::nullopt;
   if (other_way) {
     return LeadsToAnother(*other_way) ? FindOtherWay(host, *own, *other_way, record, address)
-                                      : FindStrayWay(container, *own, *other_way, record, journey);
+                                      : FindStrayWay(container, *own, *other_way, journey);
   }
   Causes causes = FindAbsentGateway(container, *own, record, address.family());
   Append(causes, FindSmallerEnd(host, *own, record));

@@ -181,7 +181,8 @@ std::vector<Listening> FindListeners(const netlink::Netns& container,
   const std::optional<rtnl::Link> own = FindOwnLink(net, record);
   std::vector<Listening> all;
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    const std::optional<nft::Effect> redirect = FindRedirect(net, rules, record, {.port = port});
+    const std::optional<nft::Effect> redirect =
+        FindRedirect(net, rules, {.record = &record, .port = port});
     Listening listening =
         FindListenerOn(redirect ? *redirect->port : port.container_port, container, net, own, port);
     listening.is_redirected = redirect && listening.is_answered;

@@ -60,7 +60,6 @@ struct Listening {
 // interface, whose network lets no other address out.
 [[nodiscard]] Causes FindInAnswers(state::Host& host,
                                    rtnl::Socket& container,
-                                   const state::Record& record,
                                    const Journey& journey);
 
 // A service that does not accept: its process is stopped, or its backlog is full.

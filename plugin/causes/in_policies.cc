@@ -30,7 +30,8 @@ Fix FixOf(state::Host& host, const std::string& rule) {
 
 }  // namespace
 
-Causes FindInPolicies(state::Host& host, const state::Record& record, const Journey& journey) {
+Causes FindInPolicies(state::Host& host, const Journey& journey) {
+  const state::Record& record = *journey.record;
   const policy::Program& program = host.policy.Program();
   if (program.empty() || !journey.is_client_named || !record.Has(cni::Part::kForward)) {
     return {};

@@ -84,8 +84,7 @@ class HopCount {
 Causes FindFirst(nft::Ruleset& rules,
                  std::vector<Station>& stations,
                  bool is_inside,
-                 const Journey& journey,
-                 const state::Record& record) {
+                 const Journey& journey) {
   const std::string_view place = is_inside ? "in the container" : "on the node";
   HopCount hops(journey);
   for (Station& station : stations) {
@@ -95,13 +94,14 @@ Causes FindFirst(nft::Ruleset& rules,
     for (const Effect& effect : EffectsAt(rules, station)) {
       const bool is_hops = effect.kind == Effect::Kind::kHops && effect.is_certain;
       if (is_hops) {
-        hops.Set(effect.hops, Describe(effect, place, station, journey, record));
+        hops.Set(effect.hops, Describe(effect, place, station, journey));
       } else if (Ends(rules, effect, station)) {
-        return {Describe(effect, place, station, journey, record)};
+        return {Describe(effect, place, station, journey)};
       }
     }
   }
-  const bool is_forwarded = is_inside && journey.uplink && OwnGateway(record, journey.family());
+  const bool is_forwarded =
+      is_inside && journey.uplink && OwnGateway(*journey.record, journey.family());
   const Cause* spent = is_forwarded ? hops.Forward() : nullptr;
   spent = spent == nullptr ? hops.Leave() : spent;
   return spent == nullptr ? Causes() : Causes{*spent};
@@ -131,10 +131,7 @@ bool IsBeforeConntrack(const Station& station) {
 
 // What goes the other way than the packets of `zone` is looked for in `other`. The zone of answers
 // to the node is that of answers to others, which a command would cut off: only advice helps there.
-Cause CauseOf(const Zone& zone,
-              const Zone& other,
-              const Journey& journey,
-              const state::Record& record) {
+Cause CauseOf(const Zone& zone, const Zone& other, const Journey& journey) {
   const bool is_answers = zone.station->direction == Direction::kAnswer;
   const bool is_own = (is_answers ? other : zone).station->direction == Direction::kFromNode;
   const std::string asked = is_own ? "what this node itself asks " : "what comes for ";
@@ -151,15 +148,12 @@ Cause CauseOf(const Zone& zone,
                                       "output hook, priority raw",
                                       *zone.number))
                  : Fix(FixOf(*zone.by, *zone.station, journey)),
-      .is_operators = IsOperators(*zone.by, record)};
+      .is_operators = IsOperators(*zone.by, *journey.record)};
 }
 
 // What is answered in another zone than that of its request belongs to no connection there, so it
 // is not translated back.
-Causes FindInZones(nft::Ruleset& rules,
-                   std::vector<Station>& stations,
-                   const Journey& journey,
-                   const state::Record& record) {
+Causes FindInZones(nft::Ruleset& rules, std::vector<Station>& stations, const Journey& journey) {
   const auto answer = std::ranges::find_if(stations, [](const Station& each) {
     return IsBeforeConntrack(each) && each.direction == Direction::kAnswer;
   });
@@ -173,8 +167,8 @@ Causes FindInZones(nft::Ruleset& rules,
     }
     const Zone of_request = ZoneAt(rules, station);
     if (of_request.number && of_answer.number && of_request.number != of_answer.number) {
-      return {of_answer.number != 0 ? CauseOf(of_answer, of_request, journey, record)
-                                    : CauseOf(of_request, of_answer, journey, record)};
+      return {of_answer.number != 0 ? CauseOf(of_answer, of_request, journey)
+                                    : CauseOf(of_request, of_answer, journey)};
     }
   }
   return {};
@@ -183,11 +177,10 @@ Causes FindInZones(nft::Ruleset& rules,
 Causes FindOnNode(nft::Ruleset& rules,
                   std::vector<Station> stations,
                   const Journey& journey,
-                  const state::Record& record,
                   bool with_zones = true) {
-  Causes causes = FindFirst(rules, stations, false, journey, record);
+  Causes causes = FindFirst(rules, stations, false, journey);
   if (causes.empty() && with_zones) {
-    causes = FindInZones(rules, stations, journey, record);
+    causes = FindInZones(rules, stations, journey);
   }
   for (Cause& cause : causes) {
     if (cause.is_operators) {
@@ -226,33 +219,24 @@ bool AreRulesWhole(const Mismatches& found) {
   });
 }
 
-Causes FindInRules(NodeFacts& facts,
-                   nft::Ruleset& rules,
-                   const state::Record& record,
-                   const Journey& journey) {
-  return FindOnNode(rules, StationsOnNode(facts, record, journey), journey, record);
+Causes FindInRules(NodeFacts& facts, const Journey& journey) {
+  return FindOnNode(facts.Rules(), StationsOnNode(facts, journey), journey);
 }
 
-bool IsEndedByBridgeName(NodeFacts& facts,
-                         nft::Ruleset& rules,
-                         const state::Record& record,
-                         const Journey& journey) {
+bool IsEndedByBridgeName(NodeFacts& facts, const Journey& journey) {
   const std::optional<Ip>& published = journey.port.host_ip;
-  if (published && published->IsLoopback() && record.rules.snat) {
+  if (published && published->IsLoopback() && journey.record->rules.snat) {
     return true;  // what comes from 127.0.0.1 gets the bridge's address as its source
   }
-  const Causes present = FindOnNode(
-      rules, StationsOnNode(facts, record, journey, BridgeName::kPresent), journey, record);
-  return !present.empty() && present != FindInRules(facts, rules, record, journey);
+  const Causes present =
+      FindOnNode(facts.Rules(), StationsOnNode(facts, journey, BridgeName::kPresent), journey);
+  return !present.empty() && present != FindInRules(facts, journey);
 }
 
-std::vector<std::string> FindBesideInRules(NodeFacts& facts,
-                                           nft::Ruleset& rules,
-                                           const state::Record& record,
-                                           const Journey& journey) {
+std::vector<std::string> FindBesideInRules(NodeFacts& facts, const Journey& journey) {
   std::vector<std::string> notes;
-  for (Station& station : StationsBeside(facts, record, journey)) {
-    for (const Effect& effect : EffectsAt(rules, station)) {
+  for (Station& station : StationsBeside(facts, journey)) {
+    for (const Effect& effect : EffectsAt(facts.Rules(), station)) {
       const std::string rule = RuleText(effect, "on the node");
       if (effect.is_certain && effect.kind == Effect::Kind::kDropped) {
         notes.push_back(Cat(rule, ' ', DoesText(effect, station, journey)));
@@ -272,19 +256,14 @@ std::vector<std::string> FindBesideInRules(NodeFacts& facts,
   return notes;
 }
 
-Causes FindInOwnRules(NodeFacts& facts,
-                      nft::Ruleset& rules,
-                      const state::Record& record,
-                      const Journey& journey,
-                      bool with_zones) {
-  return FindOnNode(rules, StationsOfOwn(facts, record, journey), journey, record, with_zones);
+Causes FindInOwnRules(NodeFacts& facts, const Journey& journey, bool with_zones) {
+  return FindOnNode(facts.Rules(), StationsOfOwn(facts, journey), journey, with_zones);
 }
 
 std::optional<Effect> FindRedirect(rtnl::Socket& container,
                                    nft::Ruleset& rules,
-                                   const state::Record& record,
                                    const Journey& journey) {
-  for (Station& station : StationsInContainer(container, record, journey)) {
+  for (Station& station : StationsInContainer(container, journey)) {
     for (const Effect& effect : EffectsAt(rules, station)) {
       if (effect.port && Ends(rules, effect, station)) {
         return effect;
@@ -294,15 +273,12 @@ std::optional<Effect> FindRedirect(rtnl::Socket& container,
   return std::nullopt;
 }
 
-Causes FindInContainerRules(rtnl::Socket& container,
-                            nft::Ruleset& rules,
-                            const state::Record& record,
-                            const Journey& journey) {
-  std::vector<Station> stations = StationsInContainer(container, record, journey);
-  Causes causes = FindFirst(rules, stations, true, journey, record);
+Causes FindInContainerRules(rtnl::Socket& container, nft::Ruleset& rules, const Journey& journey) {
+  std::vector<Station> stations = StationsInContainer(container, journey);
+  Causes causes = FindFirst(rules, stations, true, journey);
   for (Cause& cause : causes) {
     if (!cause.fix.command.empty()) {
-      cause.fix.command = InsideFix(record, cause.fix.command);
+      cause.fix.command = InsideFix(*journey.record, cause.fix.command);
     }
   }
   return causes;

@@ -157,16 +157,14 @@ Causes FindInXfrm(NodeFacts& facts, const Journey& journey) {
                    "");
 }
 
-Causes FindInXfrmInside(const rtnl::XfrmPolicies& inside,
-                        const state::Record& record,
-                        const Journey& journey) {
+Causes FindInXfrmInside(const rtnl::XfrmPolicies& inside, const Journey& journey) {
   const portmap::DnatEntry& port = journey.port;
   return FindFirst(inside,
                    {RequestTo(port.container_ip, port.container_port, journey, XfrmWay::kIn),
                     AnswerFrom(port.container_ip, port.container_port, journey, XfrmWay::kOut)},
                    journey,
                    "in the container",
-                   InsideFix(record, ""));
+                   InsideFix(*journey.record, ""));
 }
 
 }  // namespace nomad_bridge::causes

@@ -165,13 +165,16 @@ std::optional<Ip> Planner::NextHopOf(const Journey& journey) {
   return way.gateway ? way.gateway : journey.client;
 }
 
-Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client) {
+Journey Planner::Plan(const state::Record& record,
+                      const portmap::DnatEntry& port,
+                      const std::optional<Ip>& client) {
   const auto [known, is_new] =
       planned_.try_emplace({port.container_ip.family(), port.host_ip, client});
   if (is_new) {
     known->second = PlanAnew(port, client);
   }
   Journey journey = known->second;
+  journey.record = &record;
   journey.port = port;
   return journey;
 }

@@ -45,6 +45,7 @@ struct Marks {
 };
 
 struct Journey {
+  const state::Record* record = nullptr;  // whose port it is
   portmap::DnatEntry port;
   std::optional<Ip> client;          // as `inspect -from` named it, or anyone beyond the node
   std::optional<Ip> node;            // the address that is asked; nullopt: any of the node's
@@ -76,7 +77,9 @@ class Planner {
 
   // From `client`, or from anyone: then by the uplink that the default route leads out of, or where
   // there is none, by one with an address: one that is down, as it may have had that route.
-  [[nodiscard]] Journey Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client);
+  [[nodiscard]] Journey Plan(const state::Record& record,
+                             const portmap::DnatEntry& port,
+                             const std::optional<Ip>& client);
 
  private:
   [[nodiscard]] Journey PlanAnew(const portmap::DnatEntry& port, const std::optional<Ip>& client);
@@ -120,98 +123,63 @@ class Planner {
 [[nodiscard]] std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const Journey& journey);
 // Not meant: the node had one when the port was published. FindOnNode() says so, unless there is
 // another cause.
-[[nodiscard]] bool HasLostWayBeyond(NodeFacts& facts,
-                                    const state::Record& record,
-                                    const Journey& journey);
+[[nodiscard]] bool HasLostWayBeyond(NodeFacts& facts, const Journey& journey);
 
 // Conntrack, the published address, the uplink and the node's settings.
-[[nodiscard]] Causes FindOnNode(NodeFacts& facts,
-                                const state::Record& record,
-                                const Journey& journey);
+[[nodiscard]] Causes FindOnNode(NodeFacts& facts, const Journey& journey);
 
 // Filters and queues of tc that the connection's packets pass on the node, each with the command
 // that shows it: of others, of which cannot be told what they drop.
 [[nodiscard]] std::vector<std::string> FindTrafficControl(state::Host& host,
-                                                          const state::Record& record,
                                                           const Journey& journey);
 // The same in the container.
 [[nodiscard]] std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,
                                                                 const state::Record& record);
 
 // From the node to the container and back: addresses, routes, neighbours and the bridge's port.
-[[nodiscard]] Causes FindToContainer(NodeFacts& facts,
-                                     const state::Record& record,
-                                     const Journey& journey);
+[[nodiscard]] Causes FindToContainer(NodeFacts& facts, const Journey& journey);
 
 // The gateway by which answers leave to clients beyond the node's own networks: it was asked for
 // just now, and nobody has answered. Where something else is wrong on the way that may be why.
-[[nodiscard]] Causes FindSilentGateway(NodeFacts& facts,
-                                       const state::Record& record,
-                                       const Journey& journey);
+[[nodiscard]] Causes FindSilentGateway(NodeFacts& facts, const Journey& journey);
 // Of the container itself, where neither the node nor the container shows why: the node has asked
 // for its address just now, and nobody has answered. Not of one that was just made.
-[[nodiscard]] Causes FindSilentContainer(NodeFacts& facts,
-                                         const state::Record& record,
-                                         const Journey& journey);
+[[nodiscard]] Causes FindSilentContainer(NodeFacts& facts, const Journey& journey);
 // That somebody has put down for good where it is: right or wrong, which cannot be told.
-[[nodiscard]] std::vector<std::string> FindFixedGateway(NodeFacts& facts,
-                                                        const state::Record& record,
-                                                        const Journey& journey);
+[[nodiscard]] std::vector<std::string> FindFixedGateway(NodeFacts& facts, const Journey& journey);
 
 // The policies in force, for a client that was named: whom they keep out is meant, so anyone is
 // no fault.
-[[nodiscard]] Causes FindInPolicies(state::Host& host,
-                                    const state::Record& record,
-                                    const Journey& journey);
+[[nodiscard]] Causes FindInPolicies(state::Host& host, const Journey& journey);
 
 // The policies of IPsec, on the node, and in the container.
 [[nodiscard]] Causes FindInXfrm(NodeFacts& facts, const Journey& journey);
-[[nodiscard]] Causes FindInXfrmInside(const rtnl::XfrmPolicies& inside,
-                                      const state::Record& record,
-                                      const Journey& journey);
+[[nodiscard]] Causes FindInXfrmInside(const rtnl::XfrmPolicies& inside, const Journey& journey);
 
 // Whether a reconcile that has found this finds our own rules in force. If not, what a chain of
 // others drops may be what ours no longer accept, and is looked for after the repair.
 [[nodiscard]] bool AreRulesWhole(const Mismatches& found);
 
 // Zero where no rule of policy routing asks for one.
-[[nodiscard]] Marks FindMarks(NodeFacts& facts,
-                              nft::Ruleset& rules,
-                              const state::Record& record,
-                              const Journey& journey);
+[[nodiscard]] Marks FindMarks(NodeFacts& facts, const Journey& journey);
 
 // Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
-// whose ruleset `rules` is, and in the container.
-[[nodiscard]] Causes FindInRules(NodeFacts& facts,
-                                 nft::Ruleset& rules,
-                                 const state::Record& record,
-                                 const Journey& journey);
+// and, below, in the container, whose ruleset `rules` is.
+[[nodiscard]] Causes FindInRules(NodeFacts& facts, const Journey& journey);
 // Whether rules, also ours, end it only because the bridge was renamed: they know it by its name.
-[[nodiscard]] bool IsEndedByBridgeName(NodeFacts& facts,
-                                       nft::Ruleset& rules,
-                                       const state::Record& record,
-                                       const Journey& journey);
+[[nodiscard]] bool IsEndedByBridgeName(NodeFacts& facts, const Journey& journey);
 // What they do to what the node itself asks, at the output hook. The zones of conntrack only where
 // rules end nothing else: the node gets no answer for the same reason as others.
-[[nodiscard]] Causes FindInOwnRules(NodeFacts& facts,
-                                    nft::Ruleset& rules,
-                                    const state::Record& record,
-                                    const Journey& journey,
-                                    bool with_zones);
+[[nodiscard]] Causes FindInOwnRules(NodeFacts& facts, const Journey& journey, bool with_zones);
 // What they do to other packets of the container than those of a connection to its port.
-[[nodiscard]] std::vector<std::string> FindBesideInRules(NodeFacts& facts,
-                                                         nft::Ruleset& rules,
-                                                         const state::Record& record,
-                                                         const Journey& journey);
+[[nodiscard]] std::vector<std::string> FindBesideInRules(NodeFacts& facts, const Journey& journey);
 // A rule inside the container, such as a sidecar's, that leads the connection to another of its
 // ports.
 [[nodiscard]] std::optional<nft::Effect> FindRedirect(rtnl::Socket& container,
                                                       nft::Ruleset& rules,
-                                                      const state::Record& record,
                                                       const Journey& journey);
 [[nodiscard]] Causes FindInContainerRules(rtnl::Socket& container,
                                           nft::Ruleset& rules,
-                                          const state::Record& record,
                                           const Journey& journey);
 
 }  // namespace nomad_bridge::causes

@@ -194,11 +194,10 @@ std::vector<Station> LookupsOnUplink(NodeFacts& facts, const Journey& journey) {
 }
 
 std::vector<Station> LookupsOnGateway(NodeFacts& facts,
-                                      const state::Record& record,
                                       const Journey& journey,
                                       const rtnl::Link& gateway,
                                       const std::string& port) {
-  const std::optional<Ip> own = OwnGateway(record, journey.family());
+  const std::optional<Ip> own = OwnGateway(*journey.record, journey.family());
   if (!own || !gateway.resolves) {
     return {};
   }
@@ -213,10 +212,9 @@ std::vector<Station> LookupsOnGateway(NodeFacts& facts,
 }
 
 std::vector<Station> LookupsInside(rtnl::Socket& container,
-                                   const state::Record& record,
                                    const Journey& journey,
                                    const rtnl::Link& own) {
-  const std::optional<Ip> gateway = OwnGateway(record, journey.family());
+  const std::optional<Ip> gateway = OwnGateway(*journey.record, journey.family());
   if (!gateway || !own.resolves) {
     return {};
   }

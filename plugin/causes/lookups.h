@@ -20,14 +20,12 @@ namespace nomad_bridge::causes {
 
 // Between `gateway` and the container, by `port` where it is a bridge.
 [[nodiscard]] std::vector<Station> LookupsOnGateway(NodeFacts& facts,
-                                                    const state::Record& record,
                                                     const Journey& journey,
                                                     const rtnl::Link& gateway,
                                                     const std::string& port);
 
 // The same, in the container.
 [[nodiscard]] std::vector<Station> LookupsInside(rtnl::Socket& container,
-                                                 const state::Record& record,
                                                  const Journey& journey,
                                                  const rtnl::Link& own);
 

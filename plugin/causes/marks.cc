@@ -49,23 +49,20 @@ class MarkedWalk {
 
 }  // namespace
 
-Marks FindMarks(NodeFacts& facts,
-                nft::Ruleset& rules,
-                const state::Record& record,
-                const Journey& journey) {
+Marks FindMarks(NodeFacts& facts, const Journey& journey) {
   if (!facts.HasRulesAboutMarks(journey.family())) {
     return {};
   }
   // Filters of tc may set some.
-  if (!journey.uplink || !FindTrafficControl(facts.host, record, journey).empty()) {
+  if (!journey.uplink || !FindTrafficControl(facts.host, journey).empty()) {
     return {.request = std::nullopt, .answer = std::nullopt};
   }
   Journey at_one_address = journey;
   at_one_address.also.clear();
   MarkedWalk walk;
-  for (Station& station : StationsOnNode(facts, record, at_one_address)) {
+  for (Station& station : StationsOnNode(facts, at_one_address)) {
     if (station.direction == Direction::kRequest || station.direction == Direction::kAnswer) {
-      walk.Pass(rules, station);
+      walk.Pass(facts.Rules(), station);
     }
   }
   return walk.found();

@@ -15,12 +15,8 @@ struct Beyond {
 };
 
 // Of answers to a client beyond the networks of the node.
-std::optional<Beyond> FindBeyond(NodeFacts& facts,
-                                 const state::Record& record,
-                                 const Journey& journey) {
-  const std::optional<rtnl::Link> network = record.link.gateway_ifname.empty()
-                                                ? std::nullopt
-                                                : facts.FindLink(record.link.gateway_ifname);
+std::optional<Beyond> FindBeyond(NodeFacts& facts, const Journey& journey) {
+  const std::optional<rtnl::Link> network = facts.FindLink(journey.record->link.gateway_ifname);
   if (!journey.client || !network) {
     return std::nullopt;
   }
@@ -52,8 +48,8 @@ bool IsOlderThan(milliseconds time, const state::Record& record) {
 
 }  // namespace
 
-Causes FindSilentGateway(NodeFacts& facts, const state::Record& record, const Journey& journey) {
-  const std::optional<Beyond> next = FindBeyond(facts, record, journey);
+Causes FindSilentGateway(NodeFacts& facts, const Journey& journey) {
+  const std::optional<Beyond> next = FindBeyond(facts, journey);
   if (!next || !SilentFor(facts.host.net, next->link, next->gateway)) {
     return {};
   }
@@ -67,28 +63,24 @@ Causes FindSilentGateway(NodeFacts& facts, const state::Record& record, const Jo
                                      ShellWord(next->link.name)))}};
 }
 
-Causes FindSilentContainer(NodeFacts& facts, const state::Record& record, const Journey& journey) {
+Causes FindSilentContainer(NodeFacts& facts, const Journey& journey) {
   const Ip& address = journey.port.container_ip;
-  const std::optional<rtnl::Link> network = record.link.gateway_ifname.empty()
-                                                ? std::nullopt
-                                                : facts.FindLink(record.link.gateway_ifname);
+  const std::optional<rtnl::Link> network = facts.FindLink(journey.record->link.gateway_ifname);
   const std::optional<milliseconds> silent =
       network ? SilentFor(facts.host.net, *network, address) : std::nullopt;
-  if (!silent || !IsOlderThan(*silent, record)) {
+  if (!silent || !IsOlderThan(*silent, *journey.record)) {
     return {};
   }
   return {{.text = Format("nobody on '{}' answers for {}", network->name, address),
            .fix = Fix::Advice(Format("see whether it is asked there, and what it answers: {}",
-                                     InsideFix(record,
+                                     InsideFix(*journey.record,
                                                Format("tcpdump -ni {} {}",
-                                                      ShellWord(record.id.ifname),
+                                                      ShellWord(journey.record->id.ifname),
                                                       address.is_ipv4() ? "arp" : "icmp6"))))}};
 }
 
-std::vector<std::string> FindFixedGateway(NodeFacts& facts,
-                                          const state::Record& record,
-                                          const Journey& journey) {
-  const std::optional<Beyond> next = FindBeyond(facts, record, journey);
+std::vector<std::string> FindFixedGateway(NodeFacts& facts, const Journey& journey) {
+  const std::optional<Beyond> next = FindBeyond(facts, journey);
   const std::optional<rtnl::Neighbour> neighbour =
       next ? facts.FindNeighbour(next->link, next->gateway) : std::nullopt;
   if (!neighbour || !neighbour->permanent) {

@@ -132,10 +132,13 @@ const rtnl::XfrmPolicies& NodeFacts::Xfrm() {
 }
 
 long NodeFacts::ArpIgnoreOfAll() {
-  if (!arp_ignore_of_all_) {
-    arp_ignore_of_all_ = netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore"));
-  }
-  return *arp_ignore_of_all_;
+  return arp_ignore_of_all_ ? *arp_ignore_of_all_
+                            : arp_ignore_of_all_.emplace(
+                                  netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore")));
+}
+
+nft::Ruleset& NodeFacts::Rules() {
+  return rules_ ? *rules_ : rules_.emplace(host.nft, nft::ReadQueues());
 }
 
 }  // namespace nomad_bridge::causes

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "netlink/nft/packet_path.h"
 #include "netlink/rtnl/rtnl.h"
 #include "netlink/rtnl/xfrm.h"
 #include "plugin/state/host.h"
@@ -44,6 +45,7 @@ class NodeFacts {
   [[nodiscard]] bool HasRulesAboutMarks(Family family);
   [[nodiscard]] const rtnl::XfrmPolicies& Xfrm();
   [[nodiscard]] long ArpIgnoreOfAll();
+  [[nodiscard]] nft::Ruleset& Rules();
 
  private:
   std::optional<std::vector<rtnl::Link>> links_;
@@ -61,6 +63,7 @@ class NodeFacts {
   std::map<Family, bool> has_rules_about_marks_;
   std::optional<rtnl::XfrmPolicies> xfrm_;
   std::optional<long> arp_ignore_of_all_;
+  std::optional<nft::Ruleset> rules_;
 };
 
 }  // namespace nomad_bridge::causes

@@ -18,13 +18,12 @@ namespace {
 // One look at the node.
 class NodeLook {
  public:
-  NodeLook(NodeFacts& facts, const state::Record& record, const Journey& journey)
+  NodeLook(NodeFacts& facts, const Journey& journey)
       : facts_(facts),
         host_(facts.host),
-        record_(record),
+        record_(*journey.record),
         journey_(journey),
-        gateway_(record.link.gateway_ifname.empty() ? std::nullopt
-                                                    : facts.FindLink(record.link.gateway_ifname)) {}
+        gateway_(facts.FindLink(record_.link.gateway_ifname)) {}
 
   Causes Run() {
     LookAtConntrack();
@@ -101,7 +100,7 @@ class NodeLook {
   // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
   void LookForLostWay() {
     const std::optional<std::string> lacks = FindNoWayBeyond(facts_, journey_);
-    if (lacks && HasLostWayBeyond(facts_, record_, journey_)) {
+    if (lacks && HasLostWayBeyond(facts_, journey_)) {
       Add(Cat(*lacks, "; it had one when the port was published"),
           Fix::Advice(
               Format("let the node's network service give {} its addresses and routes again",
@@ -202,7 +201,7 @@ class NodeLook {
     // its packets were dropped is known only where some were.
     const std::optional<rtnl::Link> usual =
         journey_.is_client_named && HasReversePathDropped()
-            ? Planner(facts_).Plan(journey_.port, std::nullopt).uplink
+            ? Planner(facts_).Plan(record_, journey_.port, std::nullopt).uplink
             : std::nullopt;
     if (usual && (!journey_.uplink || usual->index != journey_.uplink->index)) {
       LookAtSource(*usual);
@@ -228,9 +227,9 @@ class NodeLook {
 
 }  // namespace
 
-bool HasLostWayBeyond(NodeFacts& facts, const state::Record& record, const Journey& journey) {
+bool HasLostWayBeyond(NodeFacts& facts, const Journey& journey) {
   const Family family = journey.family();
-  return record.rules.ways.Has(family) && !facts.WaysBeyond().Has(family);
+  return journey.record->rules.ways.Has(family) && !facts.WaysBeyond().Has(family);
 }
 
 std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const Journey& journey) {
@@ -250,13 +249,12 @@ std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const Journey& jour
                                     family));
 }
 
-Causes FindOnNode(NodeFacts& facts, const state::Record& record, const Journey& journey) {
-  return NodeLook(facts, record, journey).Run();
+Causes FindOnNode(NodeFacts& facts, const Journey& journey) {
+  return NodeLook(facts, journey).Run();
 }
 
-std::vector<std::string> FindTrafficControl(state::Host& host,
-                                            const state::Record& record,
-                                            const Journey& journey) {
+std::vector<std::string> FindTrafficControl(state::Host& host, const Journey& journey) {
+  const state::Record& record = *journey.record;
   std::vector<std::string> notes;
   const auto look = [&](const std::optional<rtnl::Link>& link) {
     if (link) {

@@ -147,11 +147,10 @@ std::string RuleText(const Effect& effect, std::string_view place) {
 Cause Describe(const Effect& effect,
                std::string_view place,
                const Station& station,
-               const Journey& journey,
-               const state::Record& record) {
+               const Journey& journey) {
   return {.text = Cat(RuleText(effect, place), ' ', DoesText(effect, station, journey)),
           .fix = FixOf(effect, station, journey),
-          .is_operators = IsOperators(effect, record)};
+          .is_operators = IsOperators(effect, *journey.record)};
 }
 
 }  // namespace nomad_bridge::causes

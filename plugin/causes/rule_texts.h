@@ -14,8 +14,7 @@ namespace nomad_bridge::causes {
 [[nodiscard]] Cause Describe(const nft::Effect& effect,
                              std::string_view place,
                              const Station& station,
-                             const Journey& journey,
-                             const state::Record& record);
+                             const Journey& journey);
 
 // ---- its parts
 

@@ -239,10 +239,8 @@ rtnl::Link GatewayOf(NodeFacts& facts,
 
 }  // namespace
 
-std::vector<Station> StationsOnNode(NodeFacts& facts,
-                                    const state::Record& record,
-                                    const Journey& journey,
-                                    BridgeName name) {
+std::vector<Station> StationsOnNode(NodeFacts& facts, const Journey& journey, BridgeName name) {
+  const state::Record& record = *journey.record;
   constexpr Direction kRequest = Direction::kRequest;
   constexpr Direction kAnswer = Direction::kAnswer;
   const rtnl::Link veth = LinkCalled(facts, state::HostVethName(record.id));
@@ -260,7 +258,7 @@ std::vector<Station> StationsOnNode(NodeFacts& facts,
     }
     Append(stations, Forward(Through(translated, *journey.uplink, bridge), record, kRequest));
   }
-  Append(stations, LookupsOnGateway(facts, record, journey, bridge, veth.name));
+  Append(stations, LookupsOnGateway(facts, journey, bridge, veth.name));
   const nft::Packet entering = Through(translated, kNone, bridge);
   stations.push_back({.point = Point::kPostrouting, .packet = entering});
   stations.push_back(AtEgress(entering, kRequest, bridge.name));
@@ -292,9 +290,8 @@ std::vector<Station> StationsOnNode(NodeFacts& facts,
   return stations;
 }
 
-std::vector<Station> StationsBeside(NodeFacts& facts,
-                                    const state::Record& record,
-                                    const Journey& journey) {
+std::vector<Station> StationsBeside(NodeFacts& facts, const Journey& journey) {
+  const state::Record& record = *journey.record;
   const rtnl::Link bridge = LinkCalled(facts, record.link.bridge);
   if (journey.is_client_named || bridge.index == 0) {
     return {};
@@ -320,9 +317,8 @@ std::vector<Station> StationsBeside(NodeFacts& facts,
   return stations;
 }
 
-std::vector<Station> StationsOfOwn(NodeFacts& facts,
-                                   const state::Record& record,
-                                   const Journey& journey) {
+std::vector<Station> StationsOfOwn(NodeFacts& facts, const Journey& journey) {
+  const state::Record& record = *journey.record;
   nft::Packet translated = Translated(journey);
   translated.source = std::nullopt;
   nft::Packet asked = translated;
@@ -338,9 +334,8 @@ std::vector<Station> StationsOfOwn(NodeFacts& facts,
   return stations;
 }
 
-std::vector<Station> StationsInContainer(rtnl::Socket& container,
-                                         const state::Record& record,
-                                         const Journey& journey) {
+std::vector<Station> StationsInContainer(rtnl::Socket& container, const Journey& journey) {
+  const state::Record& record = *journey.record;
   const rtnl::Link own =
       FindOwnLink(container, record).value_or(rtnl::Link{.name = record.id.ifname});
   nft::Packet request = Through(Translated(journey), own, kNone);
@@ -348,7 +343,7 @@ std::vector<Station> StationsInContainer(rtnl::Socket& container,
   request.is_local = true;
   nft::Packet answer = Through(Answer(journey), kNone, own);
   answer.ct_status.value = 0;
-  std::vector<Station> stations = LookupsInside(container, record, journey, own);
+  std::vector<Station> stations = LookupsInside(container, journey, own);
   Append(stations, AtIngress(request, Direction::kRequest, own.name));
   Append(stations, Prerouting(request, request, Direction::kRequest));
   stations.push_back({.point = Point::kInput, .packet = request});

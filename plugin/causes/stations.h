@@ -49,24 +49,19 @@ struct Station {
 enum class BridgeName : std::uint8_t { kRecorded, kPresent };
 
 [[nodiscard]] std::vector<Station> StationsOnNode(NodeFacts& facts,
-                                                  const state::Record& record,
                                                   const Journey& journey,
                                                   BridgeName name = BridgeName::kRecorded);
 
 // Of what the container itself sends out, up to our own chain; and of what passes between it and
 // its neighbours on the bridge. Nothing where a client is named: then StationsOnNode() has it.
-[[nodiscard]] std::vector<Station> StationsBeside(NodeFacts& facts,
-                                                  const state::Record& record,
-                                                  const Journey& journey);
+[[nodiscard]] std::vector<Station> StationsBeside(NodeFacts& facts, const Journey& journey);
 
 // What rules of others do there. They may set marks of its packet.
 [[nodiscard]] std::vector<nft::Effect> EffectsAt(nft::Ruleset& rules, Station& station);
 
 // Of what the node itself asks, as far as nothing else passes there, up to where conntrack looks
 // for what its answer belongs to.
-[[nodiscard]] std::vector<Station> StationsOfOwn(NodeFacts& facts,
-                                                 const state::Record& record,
-                                                 const Journey& journey);
+[[nodiscard]] std::vector<Station> StationsOfOwn(NodeFacts& facts, const Journey& journey);
 
 // Parts of the way of a packet: at the hooks of a link, or between a bridge and its ports.
 [[nodiscard]] std::vector<Station> AtIngress(const nft::Packet& packet,
@@ -83,7 +78,6 @@ constexpr std::int32_t kConntrackPriority = -200;
 constexpr std::uint32_t kAllStates = 0x7f;  // of conntrack
 
 [[nodiscard]] std::vector<Station> StationsInContainer(rtnl::Socket& container,
-                                                       const state::Record& record,
                                                        const Journey& journey);
 
 }  // namespace nomad_bridge::causes

@@ -17,15 +17,14 @@ namespace {
 // One look at the way between the node and the container.
 class WayLook {
  public:
-  WayLook(NodeFacts& facts, const state::Record& record, const Journey& journey)
+  WayLook(NodeFacts& facts, const Journey& journey)
       : facts_(facts),
         host_(facts.host),
-        record_(record),
+        record_(*journey.record),
         journey_(journey),
         address_(journey.port.container_ip),
         tool_(IpTool(journey.family())),
-        gateway_(record.link.gateway_ifname.empty() ? std::nullopt
-                                                    : facts.FindLink(record.link.gateway_ifname)),
+        gateway_(facts.FindLink(record_.link.gateway_ifname)),
         own_(gateway_ ? FindOwnAddress() : std::nullopt),
         way_(host_.net.LookUpRoute({.destination = address_})) {}
 
@@ -324,8 +323,8 @@ class WayLook {
 
 }  // namespace
 
-Causes FindToContainer(NodeFacts& facts, const state::Record& record, const Journey& journey) {
-  return WayLook(facts, record, journey).Run();
+Causes FindToContainer(NodeFacts& facts, const Journey& journey) {
+  return WayLook(facts, journey).Run();
 }
 
 }  // namespace nomad_bridge::causes

@@ -20,7 +20,6 @@ class BlockedLook {
   // `reconciled`: what a reconcile would find.
   BlockedLook(state::Host& host, const Mismatches& reconciled)
       : facts_(host),
-        rules_(host.nft, nft::ReadQueues()),
         are_rules_whole_(causes::AreRulesWhole(reconciled)),
         is_whole_(reconciled.left().empty()) {}
 
@@ -36,19 +35,19 @@ class BlockedLook {
                                          is_alone ? port.container_port : 0});
       causes::Journey& journey = way.first->second;
       if (way.second) {
-        journey = planner_.Plan(port, std::nullopt);
-        journey.marks = causes::FindMarks(facts_, rules_, record, journey);
-        Append(found, OnNode(record, journey));
-        Append(found, causes::FindToContainer(facts_, record, journey));
+        journey = planner_.Plan(record, port, std::nullopt);
+        journey.marks = causes::FindMarks(facts_, journey);
+        Append(found, OnNode(journey));
+        Append(found, causes::FindToContainer(facts_, journey));
       }
       journey.port = port;
       if (are_rules_whole_) {
-        Append(found, causes::FindInRules(facts_, rules_, record, journey));
+        Append(found, causes::FindInRules(facts_, journey));
       }
       Append(found, causes::FindInXfrm(facts_, journey));
       if (found.empty() && way.second) {
-        found = causes::FindSilentGateway(facts_, record, journey);
-        Append(found, OfSilent(record, journey));
+        found = causes::FindSilentGateway(facts_, journey);
+        Append(found, OfSilent(journey));
       }
     }
     return found;
@@ -56,10 +55,10 @@ class BlockedLook {
 
  private:
   // Where nothing else is known to be wrong: what a container shows itself, its own check says.
-  [[nodiscard]] causes::Causes OfSilent(const state::Record& record,
-                                        const causes::Journey& journey) {
+  [[nodiscard]] causes::Causes OfSilent(const causes::Journey& journey) {
+    const state::Record& record = *journey.record;
     causes::Causes silent =
-        is_whole_ ? causes::FindSilentContainer(facts_, record, journey) : causes::Causes();
+        is_whole_ ? causes::FindSilentContainer(facts_, journey) : causes::Causes();
     const std::optional<netlink::Netns> netns =
         silent.empty() ? std::nullopt : netlink::Netns::Find(record.netns_path);
     if (!netns || netns->id() != record.netns) {
@@ -79,7 +78,8 @@ class BlockedLook {
   }
 
   // The same for all that comes for one address, by one gateway, and found the same way beyond.
-  const causes::Causes& OnNode(const state::Record& record, const causes::Journey& journey) {
+  const causes::Causes& OnNode(const causes::Journey& journey) {
+    const state::Record& record = *journey.record;
     const auto [known, is_new] =
         on_node_.try_emplace({record.link.gateway_ifname,
                               record.link.gateways.empty(),
@@ -87,14 +87,13 @@ class BlockedLook {
                               journey.port.host_ip,
                               journey.node.value_or(journey.port.container_ip)});
     if (is_new) {
-      known->second = causes::FindOnNode(facts_, record, journey);
+      known->second = causes::FindOnNode(facts_, journey);
     }
     return known->second;
   }
 
   causes::NodeFacts facts_;
   causes::Planner planner_{facts_};
-  nft::Ruleset rules_;
   bool are_rules_whole_;
   bool is_whole_;
   std::map<Family, bool> has_rules_about_ports_;

@@ -240,8 +240,9 @@ std::optional<causes::Journey> JourneyTo(state::Host& host,
     }
   }
   causes::NodeFacts facts(host);
-  return chosen == nullptr ? std::nullopt
-                           : std::optional(causes::Planner(facts).Plan(*chosen, client));
+  return chosen == nullptr
+             ? std::nullopt
+             : std::optional(causes::Planner(facts).Plan(*attachment.record, *chosen, client));
 }
 
 // -trace; nullopt without it.

@@ -135,7 +135,8 @@ class Inspection {
   // Whether what comes for a published port that was asked for comes by `bridge`.
   [[nodiscard]] bool IsWayOfPorts(const std::string& bridge) {
     return std::ranges::any_of(record_.rules.ports, [&](const portmap::DnatEntry& port) {
-      const auto uplink = IsMeant(port) ? planner_.Plan(port, client_).uplink : std::nullopt;
+      const auto uplink =
+          IsMeant(port) ? planner_.Plan(record_, port, client_).uplink : std::nullopt;
       return uplink && uplink->name == bridge;
     });
   }
@@ -166,55 +167,54 @@ class Inspection {
     if (listened.empty()) {
       return;
     }
-    nft::Ruleset& rules = Rules();
     const auto xfrm_inside = rtnl::XfrmPolicies::In(netns);
     for (const Listening& listening : listened) {
       const portmap::DnatEntry& port = listening.port;
       if (client_ && client_->family() != port.container_ip.family()) {
         continue;
       }
-      causes::Journey journey = planner_.Plan(port, client_);
-      journey.marks = causes::FindMarks(facts_, rules, record_, journey);
+      causes::Journey journey = planner_.Plan(record_, port, client_);
+      journey.marks = causes::FindMarks(facts_, journey);
       const bool is_meant = IsMeant(port);
-      LookOnTheWay(rules, journey, is_meant);
-      AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);
-      AddNew(sides_.container, causes::FindInXfrmInside(xfrm_inside, record_, journey), is_meant);
+      LookOnTheWay(journey, is_meant);
+      AddNew(sides_.container, causes::FindInAnswers(host_, container, journey), is_meant);
+      AddNew(sides_.container, causes::FindInXfrmInside(xfrm_inside, journey), is_meant);
       if (!listening.is_redirected) {
         AddNew(sides_.container,
-               causes::FindInContainerRules(container, rules_inside, record_, journey),
+               causes::FindInContainerRules(container, rules_inside, journey),
                is_meant);
       }
       if (sides_.FindCause() == nullptr) {
-        AddNew(sides_.path, causes::FindSilentContainer(facts_, record_, journey), is_meant);
+        AddNew(sides_.path, causes::FindSilentContainer(facts_, journey), is_meant);
       }
     }
   }
 
-  void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
-    Causes on_node = causes::FindOnNode(facts_, record_, journey);
+  void LookOnTheWay(const causes::Journey& journey, bool is_meant) {
+    Causes on_node = causes::FindOnNode(facts_, journey);
     const std::optional<std::string> lacks = causes::FindNoWayBeyond(facts_, journey);
-    if (lacks && !causes::HasLostWayBeyond(facts_, record_, journey)) {
+    if (lacks && !causes::HasLostWayBeyond(facts_, journey)) {
       AddNote(*lacks);
     }
     std::erase_if(on_node, [&](const Cause& cause) {
       return std::ranges::find(sides_.host, cause.text, &Cause::text) != sides_.host.end();
     });
     AddNew(sides_.path, std::move(on_node), is_meant);
-    AddNew(sides_.path, causes::FindToContainer(facts_, record_, journey), is_meant);
-    AddNotes(causes::FindTrafficControl(host_, record_, journey));
-    Try([&] { AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant); });
+    AddNew(sides_.path, causes::FindToContainer(facts_, journey), is_meant);
+    AddNotes(causes::FindTrafficControl(host_, journey));
+    Try([&] { AddNew(sides_.path, causes::FindInPolicies(host_, journey), is_meant); });
     if (are_rules_whole_) {
-      const Causes in_rules = causes::FindInRules(facts_, rules, record_, journey);
+      const Causes in_rules = causes::FindInRules(facts_, journey);
       AddNew(sides_.path, in_rules, is_meant);
       AddNew(sides_.path,
-             causes::FindInOwnRules(facts_, rules, record_, journey, in_rules.empty()),
+             causes::FindInOwnRules(facts_, journey, in_rules.empty()),
              is_meant && !journey.uplink);
-      AddNotes(causes::FindBesideInRules(facts_, rules, record_, journey));
+      AddNotes(causes::FindBesideInRules(facts_, journey));
     }
     AddNew(sides_.path, causes::FindInXfrm(facts_, journey), is_meant);
-    AddNotes(causes::FindFixedGateway(facts_, record_, journey));
+    AddNotes(causes::FindFixedGateway(facts_, journey));
     if (std::ranges::none_of(sides_.path, &Cause::ends)) {
-      AddNew(sides_.path, causes::FindSilentGateway(facts_, record_, journey), is_meant);
+      AddNew(sides_.path, causes::FindSilentGateway(facts_, journey), is_meant);
     }
   }
 
@@ -307,19 +307,16 @@ class Inspection {
     return mismatch.area == Mismatch::Area::kStaticRules && mismatch.owner.empty();
   }
 
-  // The node's, read once.
-  nft::Ruleset& Rules() { return rules_ ? *rules_ : rules_.emplace(host_.nft, nft::ReadQueues()); }
-
   // They are needed only where something drops what they would accept. Without our table nobody
   // would mark that.
   [[nodiscard]] bool IsDroppedOnNode(const portmap::DnatEntry& port) {
     return !is_table_whole_ ||
-           !causes::FindInRules(facts_, Rules(), record_, planner_.Plan(port, client_)).empty();
+           !causes::FindInRules(facts_, planner_.Plan(record_, port, client_)).empty();
   }
 
   // Rules of ours and of others know the bridge by its name.
   [[nodiscard]] bool IsEndedByBridgeName(const portmap::DnatEntry& port) {
-    return causes::IsEndedByBridgeName(facts_, Rules(), record_, planner_.Plan(port, client_));
+    return causes::IsEndedByBridgeName(facts_, planner_.Plan(record_, port, client_));
   }
 
   // A chain of policies that does not judge what comes for this allocation.
@@ -351,7 +348,6 @@ class Inspection {
   const std::string& name_;
   causes::NodeFacts facts_{host_};
   causes::Planner planner_{facts_};
-  std::optional<nft::Ruleset> rules_;
   bool are_rules_whole_ = true;
   bool is_table_whole_ = true;  // of these, ours
   SideMismatches sides_;
