@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/list.h"
+#include "base/memo.h"
 #include "base/text.h"
 #include "firewall/goal_plan.h"
 #include "firewall/table.h"
@@ -25,11 +26,7 @@ class PlannedElements {
 
   // The element with `like`'s set and key as it will be.
   [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like) {
-    const auto [known, is_unread] = known_.try_emplace(KeyOf(like));
-    if (is_unread) {
-      known->second = socket_.FindElement(TableOf(like), like);
-    }
-    return known->second;
+    return AskOnce(known_, KeyOf(like), [&] { return socket_.FindElement(TableOf(like), like); });
   }
 
   // All at once, those that are not known.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/list.h"
+#include "base/memo.h"
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/link/uplink.h"
@@ -168,12 +169,9 @@ std::optional<Ip> Planner::NextHopOf(const Journey& journey) {
 Journey Planner::Plan(const state::Record& record,
                       const portmap::DnatEntry& port,
                       const std::optional<Ip>& client) {
-  const auto [known, is_new] =
-      planned_.try_emplace({port.container_ip.family(), port.host_ip, client});
-  if (is_new) {
-    known->second = PlanAnew(port, client);
-  }
-  Journey journey = known->second;
+  Journey journey = AskOnce(planned_, {port.container_ip.family(), port.host_ip, client}, [&] {
+    return PlanAnew(port, client);
+  });
   journey.record = &record;
   journey.port = port;
   return journey;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/memo.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/link/forwarding.h"
@@ -33,26 +34,15 @@ std::optional<rtnl::Link> NodeFacts::FindLink(int index) {
 }
 
 const std::vector<rtnl::Link>& NodeFacts::Uplinks() {
-  if (!uplinks_) {
-    uplinks_ = link::Uplinks(Links());
-  }
-  return *uplinks_;
+  return uplinks_ ? *uplinks_ : uplinks_.emplace(link::Uplinks(Links()));
 }
 
 const std::vector<Cidr>& NodeFacts::Addresses(const rtnl::Link& link) {
-  const auto [known, is_new] = addresses_.try_emplace(link.index);
-  if (is_new) {
-    known->second = host.net.Addresses(link);
-  }
-  return known->second;
+  return AskOnce(addresses_, link.index, [&] { return host.net.Addresses(link); });
 }
 
 const std::vector<Route>& NodeFacts::Routes(const rtnl::Link& link) {
-  const auto [known, is_new] = routes_.try_emplace(link.index);
-  if (is_new) {
-    known->second = host.net.Routes(link);
-  }
-  return known->second;
+  return AskOnce(routes_, link.index, [&] { return host.net.Routes(link); });
 }
 
 const std::vector<rtnl::FdbEntry>& NodeFacts::OwnMacs() {
@@ -77,54 +67,41 @@ std::optional<rtnl::Neighbour> NodeFacts::FindNeighbour(const rtnl::Link& link, 
 }
 
 bool NodeFacts::HasAddress(Family family) {
-  const auto [known, is_new] = has_address_.try_emplace(family);
-  if (is_new) {
-    const auto has = [&](const rtnl::Link& link) {
-      return std::ranges::any_of(Addresses(link), [&](const Cidr& cidr) {
-        return cidr.address.family() == family && !cidr.address.IsLoopback() &&
-               !cidr.address.IsLinkLocal();
-      });
-    };
-    known->second =
-        std::ranges::any_of(Uplinks(), has) ||
-        std::ranges::any_of(Links(), [&](const rtnl::Link& link) {
-          return (link.index == rtnl::kLoopbackIndex || link.kind == "dummy") && has(link);
-        });
-  }
-  return known->second;
+  const auto has = [&](const rtnl::Link& link) {
+    return std::ranges::any_of(Addresses(link), [&](const Cidr& cidr) {
+      return cidr.address.family() == family && !cidr.address.IsLoopback() &&
+             !cidr.address.IsLinkLocal();
+    });
+  };
+  return AskOnce(has_address_, family, [&] {
+    return std::ranges::any_of(Uplinks(), has) ||
+           std::ranges::any_of(Links(), [&](const rtnl::Link& link) {
+             return (link.index == rtnl::kLoopbackIndex || link.kind == "dummy") && has(link);
+           });
+  });
 }
 
 bool NodeFacts::HasDefaultRoute(Family family) {
-  const auto [known, is_new] = has_default_route_.try_emplace(family);
-  if (is_new) {
-    known->second = causes::HasDefaultRoute(host.net.Routes(), family);
-  }
-  return known->second;
+  return AskOnce(has_default_route_, family, [&] {
+    return causes::HasDefaultRoute(host.net.Routes(), family);
+  });
 }
 
 const state::Record::Ways& NodeFacts::WaysBeyond() {
-  if (!ways_) {
-    ways_ = link::FindWaysBeyond(host.net);
-  }
-  return *ways_;
+  return ways_ ? *ways_ : ways_.emplace(link::FindWaysBeyond(host.net));
 }
 
 bool NodeFacts::Forwards(const rtnl::Link& gateway, const Cidr& own) {
-  const auto [known, is_new] = forwards_.try_emplace({gateway.index, own});
-  if (is_new) {
+  return AskOnce(forwards_, {gateway.index, own}, [&] {
     Mismatches found(Mode::kLook);
     link::CheckForwarding(host, gateway, {own}, found);
-    known->second = found.empty();
-  }
-  return known->second;
+    return found.empty();
+  });
 }
 
 bool NodeFacts::HasRulesAboutMarks(Family family) {
-  const auto [known, is_new] = has_rules_about_marks_.try_emplace(family);
-  if (is_new) {
-    known->second = host.net.HasRulesAboutMarks(family);
-  }
-  return known->second;
+  return AskOnce(
+      has_rules_about_marks_, family, [&] { return host.net.HasRulesAboutMarks(family); });
 }
 
 const rtnl::XfrmPolicies& NodeFacts::Xfrm() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/list.h"
+#include "base/memo.h"
 #include "base/text.h"
 #include "netlink/core/netns.h"
 #include "plugin/causes/in_container.h"
@@ -70,26 +71,20 @@ class BlockedLook {
   }
 
   [[nodiscard]] bool HasRulesAboutPorts(Family family) {
-    const auto [known, is_new] = has_rules_about_ports_.try_emplace(family);
-    if (is_new) {
-      known->second = facts_.host.net.HasRulesAboutPorts(family);
-    }
-    return known->second;
+    return AskOnce(
+        has_rules_about_ports_, family, [&] { return facts_.host.net.HasRulesAboutPorts(family); });
   }
 
   // The same for all that comes for one address, by one gateway, and found the same way beyond.
   const causes::Causes& OnNode(const causes::Journey& journey) {
     const state::Record& record = *journey.record;
-    const auto [known, is_new] =
-        on_node_.try_emplace({record.link.gateway_ifname,
-                              record.link.gateways.empty(),
-                              record.rules.ways.Has(journey.family()),
-                              journey.port.host_ip,
-                              journey.node.value_or(journey.port.container_ip)});
-    if (is_new) {
-      known->second = causes::FindOnNode(facts_, journey);
-    }
-    return known->second;
+    return AskOnce(on_node_,
+                   {record.link.gateway_ifname,
+                    record.link.gateways.empty(),
+                    record.rules.ways.Has(journey.family()),
+                    journey.port.host_ip,
+                    journey.node.value_or(journey.port.container_ip)},
+                   [&] { return causes::FindOnNode(facts_, journey); });
   }
 
   causes::NodeFacts facts_;

@@ -56,12 +56,7 @@ class LazyDesiredState {
   LazyDesiredState(state::Host& host, std::set<std::string> kept_owners)
       : host_(host), kept_owners_(std::move(kept_owners)) {}
 
-  const DesiredState& operator*() {
-    if (!state_) {
-      state_.emplace(host_, kept_owners_);
-    }
-    return *state_;
-  }
+  const DesiredState& operator*() { return state_ ? *state_ : state_.emplace(host_, kept_owners_); }
   const DesiredState* operator->() { return &**this; }
 
  private:

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/ip.h"
+#include "base/memo.h"
 #include "netlink/sockets/listeners.h"
 
 namespace nomad_bridge::rules {
@@ -73,16 +74,12 @@ class FlowList {
   }
   // Listed once, when they are first needed.
   const std::vector<Ip>& LocalAddresses(Family family) {
-    std::optional<std::vector<Ip>>& addresses = local_[family];
-    if (!addresses) {
-      addresses = host_.net.LocalAddresses(family);
-    }
-    return *addresses;
+    return AskOnce(local_, family, [&] { return host_.net.LocalAddresses(family); });
   }
 
   state::Host& host_;
   std::vector<conntrack::UdpFlows> flows_;
-  std::map<Family, std::optional<std::vector<Ip>>> local_;
+  std::map<Family, std::vector<Ip>> local_;
 };
 
 }  // namespace

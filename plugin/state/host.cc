@@ -29,10 +29,8 @@ std::array<int, 2> Host::NetfilterSockets() {
 }
 
 const std::vector<sockets::Listener>& Host::Listeners(sockets::Protocol protocol) {
-  if (!listeners) {
-    listeners = sockets::ListenerLists::In(netns);
-  }
-  return listeners->Of(protocol);
+  return (listeners ? *listeners : listeners.emplace(sockets::ListenerLists::In(netns)))
+      .Of(protocol);
 }
 
 std::optional<std::string> Host::FindNetnsPath(std::uint64_t inode) {
