@@ -1,7 +1,5 @@
 #include "netlink/nft/hops.h"
 
-#include <cstring>
-
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter_ipv4/ipt_TTL.h>
 
@@ -20,13 +18,8 @@ std::optional<std::size_t> FindHops(const Packet& packet, const Expression& payl
 }
 
 std::optional<std::uint8_t> HopsOfTarget(const Expression& target) {
-  const Bytes bytes = BytesOf(target, NFTNL_EXPR_TG_INFO);
-  ipt_TTL_info info{};
-  if (bytes.size() < sizeof info) {
-    return std::nullopt;
-  }
-  std::memcpy(&info, bytes.data(), sizeof info);
-  return info.mode == IPT_TTL_SET ? std::optional(info.ttl) : std::nullopt;
+  const auto info = FindInfo<ipt_TTL_info>(target, NFTNL_EXPR_TG_INFO);
+  return info && info->mode == IPT_TTL_SET ? std::optional(info->ttl) : std::nullopt;
 }
 
 }  // namespace nomad_bridge::nft

@@ -31,15 +31,6 @@ KnownBits Flipped(const KnownBits& bits, const KnownBits& by) {
   return {.value = (bits.value ^ by.value) & known, .known = known};
 }
 
-template <typename Info>
-Info InfoOf(const Expression& expression, std::uint16_t attribute) {
-  Bytes bytes = BytesOf(expression, attribute);
-  Info info{};
-  bytes.resize(sizeof info);
-  std::memcpy(&info, bytes.data(), sizeof info);
-  return info;
-}
-
 // The first revision's struct is the beginning of the second one's, but for the mode.
 Marks MarksOfConnmark(const Packet& packet, const Expression& target) {
   auto info = InfoOf<xt_connmark_tginfo2>(target, NFTNL_EXPR_TG_INFO);

@@ -1,9 +1,5 @@
 #include "netlink/nft/packet_fields.h"
 
-#include <algorithm>
-#include <cstring>
-#include <type_traits>
-
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <linux/if.h>
 #include <linux/if_ether.h>
@@ -212,18 +208,6 @@ PartialBytes RouteType(const Packet& packet, const Expression& expression) {
 
 // ---- xt matches
 
-template <typename Info>
-std::optional<Info> InfoOf(const Expression& expression) {
-  const Bytes bytes = BytesOf(expression, NFTNL_EXPR_MT_INFO);
-  Info info{};
-  static_assert(std::is_trivially_copyable_v<Info>);
-  if (bytes.size() < sizeof info) {
-    return std::nullopt;
-  }
-  std::memcpy(&info, bytes.data(), sizeof info);
-  return info;
-}
-
 Match IsWithin(std::optional<std::uint16_t> port, std::uint16_t first, std::uint16_t last) {
   if (first == 0 && last == 0xffff) {
     return Match::kYes;
@@ -322,7 +306,7 @@ template <typename Info>
 Match MatchBy(Match (*function)(const Packet&, const Info&),
               const Packet& packet,
               const Expression& expression) {
-  const std::optional<Info> info = InfoOf<Info>(expression);
+  const std::optional<Info> info = FindInfo<Info>(expression, NFTNL_EXPR_MT_INFO);
   return info ? function(packet, *info) : Match::kMaybe;
 }
 

@@ -5,6 +5,10 @@
 // Source  linux/netfilter/nf_tables.h
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
 #include "netlink/nft/packet_path.h"
 #include "netlink/nft/registers.h"
 
@@ -15,6 +19,21 @@ namespace nomad_bridge::nft {
 [[nodiscard]] std::string TextOf(const Expression& expression, std::uint16_t number);
 [[nodiscard]] Bytes BytesOf(const Expression& expression, std::uint16_t number);
 [[nodiscard]] bool Has(const Expression& expression, std::uint16_t number);
+
+// The struct in an attribute of bytes, such as that of an xt match; what they lack of it is zero.
+template <typename Info>
+[[nodiscard]] Info InfoOf(const Expression& expression, std::uint16_t number) {
+  const Bytes bytes = BytesOf(expression, number);
+  Info info{};
+  std::memcpy(&info, bytes.data(), std::min(bytes.size(), sizeof info));
+  return info;
+}
+// nullopt: they lack some of it.
+template <typename Info>
+[[nodiscard]] std::optional<Info> FindInfo(const Expression& expression, std::uint16_t number) {
+  const bool is_whole = BytesOf(expression, number).size() >= sizeof(Info);
+  return is_whole ? std::optional(InfoOf<Info>(expression, number)) : std::nullopt;
+}
 
 // False: the kernel ends the rule there, as for a port of ARP.
 [[nodiscard]] bool HasField(const Packet& packet, const Expression& expression);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -333,10 +332,7 @@ class RuleRun {
   }
   // Of each revision's struct the beginning of the third one's.
   void TakeQueueOfTarget(const Expression& step) {
-    Bytes bytes = BytesOf(step, NFTNL_EXPR_TG_INFO);
-    xt_NFQ_info_v3 info{};
-    bytes.resize(sizeof info);
-    std::memcpy(&info, bytes.data(), sizeof info);
+    const auto info = InfoOf<xt_NFQ_info_v3>(step, NFTNL_EXPR_TG_INFO);
     const std::uint32_t revision = NumberOf(step, NFTNL_EXPR_TG_REV);
     EndInQueue(info.queuenum,
                revision == 0 ? 1U : info.queues_total,

@@ -19,14 +19,6 @@ struct TargetHead {
   std::uint16_t zone = 0;
 };
 
-TargetHead HeadOf(const Expression& target) {
-  Bytes info = BytesOf(target, NFTNL_EXPR_TG_INFO);
-  TargetHead head;
-  info.resize(sizeof head);
-  std::memcpy(&head, info.data(), sizeof head);
-  return head;
-}
-
 }  // namespace
 
 std::optional<std::uint16_t> AnswersZone(const Expression& set,
@@ -44,7 +36,7 @@ std::optional<std::uint16_t> AnswersZone(const Expression& set,
 }
 
 std::optional<std::uint16_t> AnswersZoneOfTarget(const Expression& target) {
-  const TargetHead head = HeadOf(target);
+  const auto head = InfoOf<TargetHead>(target, NFTNL_EXPR_TG_INFO);
   if ((head.flags & XT_CT_ZONE_MARK) != 0) {
     return std::nullopt;
   }
@@ -55,7 +47,9 @@ std::optional<std::uint16_t> AnswersZoneOfTarget(const Expression& target) {
 
 bool IsNotrack(const Expression& target) {
   const std::string name = TextOf(target, NFTNL_EXPR_TG_NAME);
-  return name == "NOTRACK" || (name == "CT" && (HeadOf(target).flags & XT_CT_NOTRACK) != 0);
+  return name == "NOTRACK" ||
+         (name == "CT" &&
+          (InfoOf<TargetHead>(target, NFTNL_EXPR_TG_INFO).flags & XT_CT_NOTRACK) != 0);
 }
 
 }  // namespace nomad_bridge::nft
