@@ -85,33 +85,30 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
       .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
 }
 
-// Of an array of numbers by IPV4_DEVCONF_..., which count from 1.
+// Of an array of them.
+std::int32_t NumberAt(std::size_t index, std::span<const std::uint8_t> bytes) {
+  std::int32_t number = 0;
+  std::memcpy(&number, &bytes[index * sizeof number], sizeof number);
+  return number;
+}
+
+// By IPV4_DEVCONF_..., which count from 1.
 std::optional<Ipv4Settings> ReadIpv4Settings(std::span<const std::uint8_t> bytes) {
-  const auto setting = [&](std::size_t number) {
-    std::int32_t value = 0;
-    std::memcpy(&value, &bytes[(number - 1) * sizeof value], sizeof value);
-    return value;
-  };
   if (bytes.size() < IPV4_DEVCONF_ROUTE_LOCALNET * sizeof(std::uint32_t)) {
     return std::nullopt;
   }
-  return Ipv4Settings{.forwarding = setting(IPV4_DEVCONF_FORWARDING) != 0,
-                      .route_localnet = setting(IPV4_DEVCONF_ROUTE_LOCALNET) != 0,
-                      .arp_ignore = setting(IPV4_DEVCONF_ARP_IGNORE)};
+  return Ipv4Settings{.forwarding = NumberAt(IPV4_DEVCONF_FORWARDING - 1, bytes) != 0,
+                      .route_localnet = NumberAt(IPV4_DEVCONF_ROUTE_LOCALNET - 1, bytes) != 0,
+                      .arp_ignore = NumberAt(IPV4_DEVCONF_ARP_IGNORE - 1, bytes)};
 }
 
-// Of an array of numbers by DEVCONF_...
+// By DEVCONF_...
 std::optional<Ipv6Settings> ReadIpv6Settings(std::span<const std::uint8_t> bytes) {
-  const auto setting = [&](std::size_t number) {
-    std::int32_t value = 0;
-    std::memcpy(&value, &bytes[number * sizeof value], sizeof value);
-    return value;
-  };
   if (bytes.size() <= DEVCONF_DISABLE_IPV6 * sizeof(std::int32_t)) {
     return std::nullopt;
   }
-  return Ipv6Settings{.accept_ra = setting(DEVCONF_ACCEPT_RA),
-                      .disabled = setting(DEVCONF_DISABLE_IPV6) != 0};
+  return Ipv6Settings{.accept_ra = NumberAt(DEVCONF_ACCEPT_RA, bytes),
+                      .disabled = NumberAt(DEVCONF_DISABLE_IPV6, bytes) != 0};
 }
 
 // RTM_GETLINK for one link, statistics left out. The caller adds how to find it.

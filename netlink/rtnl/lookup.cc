@@ -59,11 +59,6 @@ std::optional<Cidr> PrefixIn(const netlink::Attributes& attributes, int attribut
                  : std::nullopt;
 }
 
-// Of ports. nullopt: any port
-std::optional<fib_rule_port_range> PortsIn(const netlink::Attributes& attributes, int attribute) {
-  return attributes.Number<fib_rule_port_range>(attribute);
-}
-
 bool HasPort(const std::optional<fib_rule_port_range>& ports, std::uint16_t port) {
   return !ports || (ports->start <= port && port <= ports->end);
 }
@@ -130,27 +125,25 @@ ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attribu
                   .iifname = attributes.Text(FRA_IIFNAME),
                   .oifname = attributes.Text(FRA_OIFNAME),
                   .protocol = attributes.Number<std::uint8_t>(FRA_IP_PROTO).value_or(0),
-                  .source_ports = PortsIn(attributes, FRA_SPORT_RANGE),
-                  .destination_ports = PortsIn(attributes, FRA_DPORT_RANGE),
+                  .source_ports = attributes.Number<fib_rule_port_range>(FRA_SPORT_RANGE),
+                  .destination_ports = attributes.Number<fib_rule_port_range>(FRA_DPORT_RANGE),
                   .mark = attributes.U32(FRA_FWMARK).value_or(0),
                   .mark_mask = attributes.U32(FRA_FWMASK).value_or(0),
                   .is_inverted = (head.flags & FIB_RULE_INVERT) != 0};
-  const auto add = [&](bool is_given, const std::string& word) {
-    if (is_given) {
+  const auto add = [&](const std::string& word) {
+    if (!word.empty()) {
       rule.words.push_back(word);
     }
   };
-  add(rule.is_inverted, "not");
-  add(rule.from.has_value(), rule.from ? Cat("from ", *rule.from) : "");
-  add(rule.to.has_value(), rule.to ? Cat("to ", *rule.to) : "");
-  add(!rule.iifname.empty(), Cat("iif ", ShellWord(rule.iifname)));
-  add(!rule.oifname.empty(), Cat("oif ", ShellWord(rule.oifname)));
-  add(rule.mark_mask != 0, Cat("fwmark ", rule.mark, '/', rule.mark_mask));
-  add(rule.protocol != 0, Cat("ipproto ", int{rule.protocol}));
-  add(rule.source_ports.has_value(),
-      rule.source_ports ? PortWords("sport", *rule.source_ports) : "");
-  add(rule.destination_ports.has_value(),
-      rule.destination_ports ? PortWords("dport", *rule.destination_ports) : "");
+  add(rule.is_inverted ? "not" : "");
+  add(rule.from ? Cat("from ", *rule.from) : "");
+  add(rule.to ? Cat("to ", *rule.to) : "");
+  add(rule.iifname.empty() ? "" : Cat("iif ", ShellWord(rule.iifname)));
+  add(rule.oifname.empty() ? "" : Cat("oif ", ShellWord(rule.oifname)));
+  add(rule.mark_mask != 0 ? Cat("fwmark ", rule.mark, '/', rule.mark_mask) : "");
+  add(rule.protocol != 0 ? Cat("ipproto ", int{rule.protocol}) : "");
+  add(rule.source_ports ? PortWords("sport", *rule.source_ports) : "");
+  add(rule.destination_ports ? PortWords("dport", *rule.destination_ports) : "");
   constexpr std::array kMore = {FRA_TUN_ID, FRA_L3MDEV, FRA_UID_RANGE};
   // The kernel always gives this one, ~0 where it is not asked for.
   constexpr std::uint32_t kNotSuppressed = ~0U;
