@@ -55,11 +55,7 @@ nft::Rule DropReservedGroups() {
 
 // udp dport 68 drop: what only a DHCP client receives, whichever port the server uses; DHCPv6: 546.
 nft::Rule ToDhcpClient(std::uint16_t port) {
-  return nft::Rule()
-      .L4Proto(IPPROTO_UDP)
-      .Is(nft::kUdpDport,
-          {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff)})
-      .Drop();
+  return nft::Rule().L4Proto(IPPROTO_UDP).Dport(port).Drop();
 }
 
 // The target of a neighbour advertisement becomes its source address, which source6 has allowed.

@@ -18,6 +18,9 @@ namespace nomad_bridge::nft {
 namespace {
 
 constexpr Field kEtherType = {NFT_PAYLOAD_LL_HEADER, 2 * ETH_ALEN, sizeof(std::uint16_t)};
+// Of TCP, UDP and SCTP.
+constexpr Field kSport = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2};
+constexpr Field kDport = {NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2};
 
 Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
@@ -58,10 +61,6 @@ const Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
 const Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
 const Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
 const Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
-const Field kSourcePort = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2};
-const Field kUdpDport = {NFT_PAYLOAD_TRANSPORT_HEADER,
-                         2,
-                         2};  // TCP and SCTP have theirs there, too
 
 Rule& Rule::Add(Expression expression) {
   expressions_.push_back(std::move(expression));
@@ -163,9 +162,13 @@ Rule& Rule::L4Proto(std::uint8_t number) {
 }
 
 // As nft does it: a range of one is compared, any other is so from below and from above.
+Rule& Rule::Sport(std::uint16_t port) {
+  return Is(kSport, NetworkOrder(port));
+}
+
 Rule& Rule::Dport(std::uint16_t first, std::uint16_t last) {
-  return first == last ? Is(kUdpDport, NetworkOrder(first))
-                       : Between(kUdpDport, NetworkOrder(first), NetworkOrder(last));
+  return first == last ? Is(kDport, NetworkOrder(first))
+                       : Between(kDport, NetworkOrder(first), NetworkOrder(last));
 }
 
 Rule& Rule::Between(const Field& field, Bytes first, Bytes last) {
@@ -276,12 +279,12 @@ Rule& Rule::ClearMarkBit(int bit) {
 }
 
 Rule& Rule::DnatByPort(const std::string& map) {
-  return LoadMeta(NFT_META_L4PROTO).Load(kUdpDport, 1).Dnat(map);
+  return LoadMeta(NFT_META_L4PROTO).Load(kDport, 1).Dnat(map);
 }
 
 Rule& Rule::DnatByAddressAndPort(const std::string& map) {
   const std::uint32_t slots = SlotsOf(family_);
-  return LoadAddress(false).LoadMeta(NFT_META_L4PROTO, slots).Load(kUdpDport, slots + 1).Dnat(map);
+  return LoadAddress(false).LoadMeta(NFT_META_L4PROTO, slots).Load(kDport, slots + 1).Dnat(map);
 }
 
 // Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags

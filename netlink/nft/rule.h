@@ -57,8 +57,6 @@ extern const Field kIp6Saddr;
 extern const Field kArpSaddrEther;
 extern const Field kArpSaddrIp;
 extern const Field kIcmpv6Type;
-extern const Field kUdpDport;
-extern const Field kSourcePort;  // of TCP, UDP and SCTP
 
 class Rule {
  public:
@@ -97,8 +95,10 @@ class Rule {
   Rule& IsMasked(const Field& field, Bytes mask, Bytes value);
   // <field> first-last
   Rule& Between(const Field& field, Bytes first, Bytes last);
-  // th dport first-last: of TCP, UDP or SCTP, which L4Proto() before it decides
+  // th sport port, th dport first-last: of TCP, UDP or SCTP, which L4Proto() before it decides
+  Rule& Sport(std::uint16_t port);
   Rule& Dport(std::uint16_t first, std::uint16_t last);
+  Rule& Dport(std::uint16_t port) { return Dport(port, port); }
   // <to> set <from>, without updating any checksum
   Rule& Copy(const Field& from, const Field& to);
 

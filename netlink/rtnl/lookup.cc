@@ -59,6 +59,7 @@ std::optional<Cidr> PrefixIn(const netlink::Attributes& attributes, int attribut
                  : std::nullopt;
 }
 
+// nullopt: any port.
 bool HasPort(const std::optional<fib_rule_port_range>& ports, std::uint16_t port) {
   return !ports || (ports->start <= port && port <= ports->end);
 }

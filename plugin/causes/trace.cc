@@ -18,29 +18,23 @@
 namespace nomad_bridge::causes {
 namespace {
 
-nft::Bytes NetworkOrder(std::uint16_t number) {
-  return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
-}
-
 // What comes for the port, and what it answers; with `client_port` from and to that port alone.
 std::vector<nft::Rule> ChoicesOf(const Journey& journey, std::uint16_t client_port) {
   const auto protocol = static_cast<std::uint8_t>(journey.port.protocol);
   nft::Rule request;
-  request.Only(journey.family())
-      .L4Proto(protocol)
-      .Is(nft::kUdpDport, NetworkOrder(journey.port.host_port));
+  request.Only(journey.family()).L4Proto(protocol).Dport(journey.port.host_port);
   nft::Rule answer;
   answer.Only(journey.family())
       .L4Proto(protocol)
       .Saddr(Cidr::Host(journey.port.container_ip))
-      .Is(nft::kSourcePort, NetworkOrder(journey.port.container_port));
+      .Sport(journey.port.container_port);
   if (journey.is_client_named) {
     request.Saddr(Cidr::Host(*journey.client));
     answer.Daddr(Cidr::Host(*journey.client));
   }
   if (client_port != 0) {
-    request.Is(nft::kSourcePort, NetworkOrder(client_port));
-    answer.Is(nft::kUdpDport, NetworkOrder(client_port));
+    request.Sport(client_port);
+    answer.Dport(client_port);
   }
   return {request, answer};
 }
