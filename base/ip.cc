@@ -193,12 +193,7 @@ Mac Mac::ForName(std::string_view name) {
 }
 
 std::string Mac::Text() const {
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    text += text.empty() ? "" : ":";
-    text += Hex(byte, 2);
-  }
-  return text;
+  return Joined(bytes, ":", [](std::uint8_t byte) { return Hex(byte, 2); });
 }
 
 }  // namespace nomad_bridge

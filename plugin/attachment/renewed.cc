@@ -82,13 +82,10 @@ state::Record CheckRenewed(state::Host& host, const state::Record& record, Misma
   if (renewals.empty()) {
     return record;
   }
-  std::string text;
-  for (const auto& [from, to] : renewals) {
-    text += Format("{}its address is {} now, and its record has {}",
-                   text.empty() ? "" : ", ",
-                   to.address,
-                   from.address);
-  }
+  std::string text = Joined(renewals, ", ", [](const Renewal& each) {
+    return Format(
+        "its address is {} now, and its record has {}", each.second.address, each.first.address);
+  });
   mismatches.Add({Mismatch::Area::kPort, record.id.container_id, std::move(text)},
                  [&] { Follow(host, record, renewals); });
   return mismatches.is_repairing() ? With(record, renewals) : record;

@@ -205,16 +205,6 @@ Json AttachmentJson(state::Host& host, const Inspected& inspected, const Invento
   return json;
 }
 
-std::string ShowAll(state::Host& host,
-                    const std::vector<Inspected>& all,
-                    const Inventory& inventory) {
-  std::string text;
-  for (const Inspected& each : all) {
-    text += Cat(text.empty() ? "" : "\n", ShowAttachment(host, each, inventory));
-  }
-  return text;
-}
-
 // -from ADDRESS
 std::optional<Ip> ClientOf(const Arguments& arguments) {
   const std::string* const from = arguments.Find("from");
@@ -297,7 +287,8 @@ int RunInspect(const Arguments& arguments) {
     PrintDocument({{"attachments", ArrayOf(all, attachment_json)},
                    {"trace", traced ? Json(traced->lines) : Json()}});
   } else {
-    Print(Cat(ShowAll(host, all, inventory), traced ? ShowTrace(*traced) : ""));
+    const auto show = [&](const Inspected& each) { return ShowAttachment(host, each, inventory); };
+    Print(Cat(Joined(all, "\n", show), traced ? ShowTrace(*traced) : ""));
   }
   if (!inventory.is_complete) {
     return kUnknown;

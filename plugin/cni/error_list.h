@@ -54,11 +54,7 @@ class ErrorList {
 
   // "first; second; third".
   [[nodiscard]] static std::string Join(const std::vector<std::string>& list) {
-    std::string joined;
-    for (const std::string& item : list) {
-      joined += Cat(joined.empty() ? "" : "; ", item);
-    }
-    return WithoutNotFound(std::move(joined));
+    return WithoutNotFound(Joined(list, "; "));
   }
 
  private:

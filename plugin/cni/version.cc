@@ -49,11 +49,9 @@ void CheckVerbIsIn(const std::string& version, Verb verb) {
 }
 
 std::string Joined(std::string_view quote, std::string_view separator) {
-  std::string list;
-  for (const std::string& version : SupportedVersions()) {
-    list += Cat(list.empty() ? "" : separator, quote, version, quote);
-  }
-  return list;
+  return nomad_bridge::Joined(SupportedVersions(), separator, [&](const std::string& version) {
+    return Cat(quote, version, quote);
+  });
 }
 
 }  // namespace

@@ -11,14 +11,9 @@ namespace {
 // The addresses alone: the bridge may be at work for others by now, and with it go the links that
 // stand on it.
 Fix FixOf(const rtnl::Link& former, const std::vector<Cidr>& shared) {
-  std::string command;
-  for (const Cidr& cidr : shared) {
-    command += Format("{}ip address delete {} dev {}",
-                      command.empty() ? "" : " && ",
-                      cidr,
-                      ShellWord(former.name));
-  }
-  return command;
+  return Joined(shared, " && ", [&](const Cidr& cidr) {
+    return Format("ip address delete {} dev {}", cidr, ShellWord(former.name));
+  });
 }
 
 }  // namespace
