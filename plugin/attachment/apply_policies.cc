@@ -126,12 +126,7 @@ std::size_t CutRefused(state::Host& host) {
       workloads.emplace(cidr.address, record.Workload());
     }
   }
-  std::set<Ip> of_node;
-  for (const rtnl::Link& link : host.net.Links()) {
-    for (const Cidr& cidr : host.net.Addresses(link)) {
-      of_node.insert(cidr.address);
-    }
-  }
+  const std::set<Ip> of_node = host.net.AllAddresses();
   const policy::Program& program = host.policy.Program();
   // Many connections are alike but for the port that they come from.
   std::map<conntrack::Connection, bool> known;

@@ -25,8 +25,7 @@ std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Fami
 }
 
 bool HasAddress(NodeFacts& facts, const rtnl::Link& link, const Ip& address) {
-  const std::vector<Ip> all = AddressesOnly(facts.Addresses(link));
-  return std::ranges::find(all, address) != all.end();
+  return Contains(AddressesOnly(facts.Addresses(link)), address);
 }
 
 // Of two that qualify the one that works.

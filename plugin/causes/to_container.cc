@@ -31,7 +31,7 @@ class WayLook {
   Causes Run() {
     LookForSameAddress();
     if (gateway_) {
-      AddAll(FindBlackhole(host_.net, *gateway_));
+      Append(causes_, FindBlackhole(host_.net, *gateway_));
     }
     if (causes_.empty() && IsRoutedHere()) {
       LookAtRoute();
@@ -69,11 +69,6 @@ class WayLook {
   }
 
   void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
-  void AddAll(Causes more) {
-    for (Cause& cause : more) {
-      causes_.push_back(std::move(cause));
-    }
-  }
 
   void LookForSameAddress() {
     if (way_.error != 0 || way_.link != rtnl::kLoopbackIndex) {
@@ -119,10 +114,12 @@ class WayLook {
                  AddOwnRoute(kMainTable));
     }
     if (way_.error != 0) {
-      return AddAll(FindBlockers(
-          host_.net, {.destination = address_}, Format("no packet gets to {}", address_)));
+      return Append(
+          causes_,
+          FindBlockers(
+              host_.net, {.destination = address_}, Format("no packet gets to {}", address_)));
     }
-    AddAll(FindDetour(way_, Format("the route to {}", address_)));
+    Append(causes_, FindDetour(way_, Format("the route to {}", address_)));
   }
 
   // By another link than the container's; `what` leads there.
@@ -181,7 +178,7 @@ class WayLook {
         std::erase_if(found, [&](const Cause& cause) { return !Contains(shared, cause); });
       }
     }
-    AddAll(std::move(found));
+    Append(causes_, std::move(found));
   }
 
   [[nodiscard]] Causes FindOfRequest(const rtnl::Link& uplink, const Ip& client) {
@@ -209,10 +206,10 @@ class WayLook {
   void LookAtNeighbour() {
     Causes arp_off = FindArpOff(host_.net, *gateway_, address_);
     if (!arp_off.empty()) {
-      return AddAll(std::move(arp_off));
+      return Append(causes_, std::move(arp_off));
     }
     if (OwnGateway(record_, Family::kIpv4) && address_.is_ipv4()) {
-      AddAll(FindArpIgnored(*gateway_, facts_.ArpIgnoreOfAll()));
+      Append(causes_, FindArpIgnored(*gateway_, facts_.ArpIgnoreOfAll()));
     }
     const std::optional<rtnl::Neighbour> neighbour = facts_.FindNeighbour(*gateway_, address_);
     const Mac expected = record_.ContainerMac();
@@ -252,7 +249,8 @@ class WayLook {
       causes_.push_back(StrictReversePath(*gateway_, address_.Text()));
     } else if (back.error != 0) {
       const auto find = !query.mark && HasRulesAboutMarks() ? FindKnownBlockers : FindBlockers;
-      AddAll(find(host_.net, query, Format("answers do not get to {}", journey_.ClientText()), ""));
+      Append(causes_,
+             find(host_.net, query, Format("answers do not get to {}", journey_.ClientText()), ""));
     }
   }
 
@@ -265,7 +263,7 @@ class WayLook {
     if (!veth || !bridge) {
       return;  // a reconcile says so
     }
-    AddAll(FindBlackhole(host_.net, *veth));
+    Append(causes_, FindBlackhole(host_.net, *veth));
     LookAtMac(*veth, *bridge);
     if (bridge->up && veth->operational && veth->master == bridge->index && !veth->forwarding) {
       LookAtPortState(*veth, *bridge);

@@ -98,11 +98,10 @@ void CheckForwarding(state::Host& host,
       }
     });
   }
-  const std::string of_new_links = netlink::Ipv4Setting("default", "forwarding");
   if (mismatches.is_repairing() && HasFamily(gateways, Family::kIpv4) &&
       !host.net.ForwardsByDefault(Family::kIpv4)) {
     LogLine("{} is 0: the node does not forward what comes in by interfaces made from now on",
-            of_new_links);
+            netlink::Ipv4Setting("default", "forwarding"));
   }
 }
 
