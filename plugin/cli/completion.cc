@@ -1,5 +1,6 @@
 #include <array>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/list.h"
@@ -239,7 +240,8 @@ std::string FishScript() {
 // Of all attachments here; "id": what inspect takes.
 std::string Values(const std::string& key) {
   if (key == "state") {
-    return "ok\nunplugged\nmaking\nleaving\ndead\nunrecorded\nunreadable\n";
+    const auto known = std::span(kStateNames).first(static_cast<std::size_t>(State::kUnknown));
+    return Cat(Joined(known, "\n"), '\n');
   }
   state::Host host = state::Host::Open();
   std::set<std::string> values;

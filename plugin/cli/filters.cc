@@ -33,14 +33,10 @@ void RefuseNonsense(const std::string& key, const std::string& glob) {
   if (key == "port" && !has_only("0123456789")) {
     refuse("a number, or a glob of numbers");
   }
-  std::vector<std::string> states;
-  for (int i = 0; i <= static_cast<int>(State::kUnknown); ++i) {
-    states.emplace_back(Text(static_cast<State>(i)));
-  }
-  if (key == "state" && std::ranges::none_of(states, [&](const std::string& state) {
-        return ::fnmatch(glob.c_str(), state.c_str(), 0) == 0;
+  if (key == "state" && std::ranges::none_of(kStateNames, [&](const char* state) {
+        return ::fnmatch(glob.c_str(), state, 0) == 0;
       })) {
-    refuse(Cat(Joined(states, " "), ", or a glob"));
+    refuse(Cat(Joined(kStateNames, " "), ", or a glob"));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "plugin/cli/inventory.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -201,12 +200,6 @@ auto Order(const Attachment& attachment) {
 }
 
 }  // namespace
-
-std::string_view Text(State state) {
-  constexpr std::array<std::string_view, 8> kTexts = {
-      "ok", "unplugged", "making", "leaving", "dead", "unrecorded", "unreadable", "?"};
-  return kTexts.at(static_cast<std::size_t>(state));
-}
 
 const std::string& Attachment::Label(std::string_view name) const {
   const auto found = labels.find(name);

@@ -16,10 +16,12 @@
 // Errors   kKernel. A record that cannot be read is an entry, not an error.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/attachment_id.h"
@@ -32,7 +34,12 @@ namespace nomad_bridge::cli {
 
 enum class State { kOk, kUnplugged, kMaking, kLeaving, kDead, kUnrecorded, kUnreadable, kUnknown };
 
-[[nodiscard]] std::string_view Text(State state);
+constexpr std::array kStateNames =
+    {"ok", "unplugged", "making", "leaving", "dead", "unrecorded", "unreadable", "?"};
+
+[[nodiscard]] constexpr std::string_view Text(State state) {
+  return kStateNames.at(static_cast<std::size_t>(state));
+}
 
 struct Attachment {
   AttachmentId id;
