@@ -27,8 +27,7 @@ INSTANTIATE_TEST_SUITE_P(
          "iptables -t mangle -A PREROUTING -i uplink -j TTL --ttl-set 1",
          "on the node, chain PREROUTING of table ip mangle (rule with handle 2) leaves too few "
          "hops "
-         "to what comes for the port",
-         "ports.blocked"},
+         "to what comes for the port"},
         {"Requests6",
          "ip6tables -t mangle -A PREROUTING -i uplink -j HL --hl-set 1",
          "chain PREROUTING of table ip6 mangle (rule with handle 2) leaves too few hops to what "
@@ -39,8 +38,7 @@ INSTANTIATE_TEST_SUITE_P(
          "nft 'table ip mine { chain p { type filter hook prerouting priority mangle; iifname "
          "uplink ip ttl set 1; }; }'",
          "chain p of table ip mine (rule with handle 2) leaves too few hops to what comes for the "
-         "port",
-         "ports.blocked"},
+         "port"},
         {"RequestsInNft6",
          "nft 'table ip6 mine { chain p { type filter hook prerouting priority mangle; iifname "
          "uplink ip6 hoplimit set 1; }; }'",
@@ -50,14 +48,12 @@ INSTANTIATE_TEST_SUITE_P(
          Way::kTcp6},
         {"Answers",
          "iptables -t mangle -A PREROUTING -i nomad -j TTL --ttl-set 1",
-         "leaves too few hops to what the port answers",
-         "ports.blocked"},
+         "leaves too few hops to what the port answers"},
         {"AnswersOnTheBridge",
          "nft 'table bridge mine { chain p { type filter hook prerouting priority 0; ip ttl set 1; "
          "}; }'",
          "chain p of table bridge mine (rule with handle 2) leaves too few hops to what the port "
-         "answers",
-         "ports.blocked"},
+         "answers"},
         {"ContainerAnswers",
          "iptables -t mangle -A POSTROUTING -j TTL --ttl-set 1",
          "in the container, chain POSTROUTING of table ip mangle (rule with handle 2) leaves too "
@@ -70,12 +66,7 @@ class HopsToTheNode : public CausesWorld {};
 TEST_F(HopsToTheNode, Suffice) {
   container().Must(Words("sysctl -qw net.ipv4.ip_default_ttl=1"));
   EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
-  EXPECT_EQ(RunLine(Cat("inspect -json 8080 -from ", kHostIp4))
-                .json.at("attachments")
-                .at(0)
-                .at("diagnosis")
-                .at("cause"),
-            nullptr);
+  EXPECT_EQ(DiagnoseFrom(kHostIp4).at("cause"), nullptr);
 }
 
 // The last one is enough on the network that a packet comes to. Of several rules the last one
@@ -91,12 +82,7 @@ TEST_F(HopsToTheNode, AreWhatIsLeftAtTheEnd) {
 TEST_F(HopsToTheNode, SufficeOnItsNetworkOnly) {
   host().Must(Words("iptables -t mangle -A POSTROUTING -o uplink -j TTL --ttl-set 1"));
   EXPECT_TRUE(Answers(Way::kTcp));
-  EXPECT_EQ(RunLine(Cat("inspect -json 8080 -from ", kOutsideIp4))
-                .json.at("attachments")
-                .at(0)
-                .at("diagnosis")
-                .at("cause"),
-            nullptr);
+  EXPECT_EQ(DiagnoseFrom(kOutsideIp4).at("cause"), nullptr);
   EXPECT_THAT(Diagnose(Way::kFar).at("cause").dump(), HasSubstr("leaves too few hops to what the"));
 }
 

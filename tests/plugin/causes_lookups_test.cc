@@ -13,6 +13,10 @@ class LookupThatEnds : public CausesWorld {
       node->Must(Words("ip neigh flush all"));
     }
   }
+  void Break(const Cause& cause) override {
+    CausesWorld::Break(cause);
+    Forget();
+  }
   void Paste(const std::string& fix) override {
     CausesWorld::Paste(fix);
     Forget();
@@ -20,18 +24,7 @@ class LookupThatEnds : public CausesWorld {
 };
 
 TEST_P(LookupThatEnds, IsNamedAndItsFixHeals) {
-  const Cause& cause = GetParam();
-  ASSERT_TRUE(Answers(cause.way));
-  ASSERT_EQ(Diagnose(cause.way).at("cause"), nullptr);
-  Node& where = cause.name.starts_with("Container") ? container() : host();
-  where.Must({"sh", "-e", "-c", Filled(cause.damage)});
-  Forget();
-  EXPECT_FALSE(Answers(cause.way, std::chrono::milliseconds(250)));
-  const json said = Diagnose(cause.way);
-  EXPECT_THAT(said.at("cause").dump(), HasSubstr(Filled(cause.says)));
-  EXPECT_TRUE(cause.doctor.empty() || DoctorsChecks().contains(cause.doctor));
-  PasteFixes(cause.way);
-  EXPECT_TRUE(Soon([&] { return Answers(cause.way); }));
+  BreakAndHeal(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -74,29 +67,24 @@ INSTANTIATE_TEST_SUITE_P(
         {"Arp",
          "nft 'table arp mine { chain in { type filter hook input priority 0; policy drop; }; }'",
          "on the node, chain in of table arp mine (policy drop) drops ARP requests that come by "
-         "'uplink'",
-         "ports.blocked"},
+         "'uplink'"},
         {"ArpRepliesOfTheContainer",
          "nft 'table arp mine { chain in { type filter hook input priority 0; iifname nomad arp "
          "saddr ip ADDRESS drop; }; }'",
-         "chain in of table arp mine (rule with handle 2) drops ARP replies that come by 'nomad'",
-         "ports.blocked"},
+         "chain in of table arp mine (rule with handle 2) drops ARP replies that come by 'nomad'"},
         {"ArpOutput",
          "nft 'table arp mine { chain o { type filter hook output priority 0; oifname nomad arp "
          "operation request drop; }; }'",
-         "chain o of table arp mine (rule with handle 2) drops ARP requests that leave by 'nomad'",
-         "ports.blocked"},
+         "chain o of table arp mine (rule with handle 2) drops ARP requests that leave by 'nomad'"},
         {"BridgeInput",
          "nft 'table bridge mine { chain i { type filter hook input priority 0; ether type arp "
          "drop; }; }'",
          "chain i of table bridge mine (rule with handle 2) drops ARP requests that come by "
-         "'nomad'",
-         "ports.blocked"},
+         "'nomad'"},
         {"BridgePolicy",
          "nft 'table bridge mine { chain p { type filter hook prerouting priority 0; policy drop; "
          "meta l4proto { tcp, udp, icmp } accept; }; }'",
-         "chain p of table bridge mine (policy drop) drops ARP requests that come by 'nomad'",
-         "ports.blocked"},
+         "chain p of table bridge mine (policy drop) drops ARP requests that come by 'nomad'"},
         {"BridgeNeighbours6",
          "nft 'table bridge mine { chain p { type filter hook prerouting priority 0; icmpv6 type "
          "nd-neighbor-solicit drop; }; }'",
@@ -108,13 +96,12 @@ INSTANTIATE_TEST_SUITE_P(
          "nft 'table netdev mine { chain i { type filter hook ingress device uplink priority 0; "
          "meta protocol arp drop; }; }'",
          "chain i of table netdev mine (rule with handle 2) drops ARP requests that come by "
-         "'uplink'",
-         "ports.blocked"},
+         "'uplink'"},
         {"IngressOfThePort",
          "nft 'table netdev mine { chain i { type filter hook ingress device VETH priority 0; arp "
          "operation reply drop; }; }'",
-         "chain i of table netdev mine (rule with handle 2) drops ARP replies that come by 'nomad'",
-         "ports.blocked"},
+         "chain i of table netdev mine (rule with handle 2) drops ARP replies that come by "
+         "'nomad'"},
         {"ContainerInput",
          "nft 'table inet mine { chain i { type filter hook input priority 0; policy drop; iif lo "
          "accept; tcp dport 80 accept; }; }'",
@@ -136,12 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::ValuesIn(std::vector<Cause>{
         {"Uplink",
          "sysctl -w net.ipv4.conf.uplink.arp_ignore=8",
-         "net/ipv4/conf/uplink/arp_ignore is 8: who asks for an address there gets no answer",
-         "ports.blocked"},
+         "net/ipv4/conf/uplink/arp_ignore is 8: who asks for an address there gets no answer"},
         {"AllOfTheNode",
          "sysctl -w net.ipv4.conf.all.arp_ignore=8 net.ipv4.conf.nomad.arp_ignore=2",
-         "net/ipv4/conf/all/arp_ignore is 8: who asks for an address there gets no answer",
-         "ports.blocked"},
+         "net/ipv4/conf/all/arp_ignore is 8: who asks for an address there gets no answer"},
         {"ContainerLink",
          "sysctl -w net.ipv4.conf.eth0.arp_ignore=8",
          "net/ipv4/conf/eth0/arp_ignore is 8: who asks for an address there gets no answer",
@@ -157,10 +142,10 @@ class LookupOfTheGateway : public CausesWorld {};
 
 // Which the container learns from the node's requests, too.
 TEST_F(LookupOfTheGateway, IsNotAnswered) {
-  BreakAndHeal({{"Bridge"},
-                "sysctl -w net.ipv4.conf.nomad.arp_ignore=8; ip -n container neigh flush all",
-                "net/ipv4/conf/nomad/arp_ignore is 8: who asks for an address there gets no answer",
-                "ports.blocked"});
+  BreakAndHeal(
+      {{"Bridge"},
+       "sysctl -w net.ipv4.conf.nomad.arp_ignore=8; ip -n container neigh flush all",
+       "net/ipv4/conf/nomad/arp_ignore is 8: who asks for an address there gets no answer"});
 }
 
 class LookupThatNeedsNone : public CausesWorld {};

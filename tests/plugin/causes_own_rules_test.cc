@@ -25,8 +25,7 @@ TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
       "asks the port";
   EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"), says);
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
-  const json own = RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json;
-  EXPECT_EQ(At(own, "/attachments/0/diagnosis/cause"), says);
+  EXPECT_EQ(DiagnoseFrom(kHostIp4).at("cause"), says);
   PasteFixes(Way::kTcp);
   EXPECT_TRUE(AnswersTheNode());
 }
@@ -83,8 +82,7 @@ TEST_F(RuleForTheNode, MayPutItIntoAZoneOfItsOwn) {
                                "7, and for what it answers in zone 0: answers are not translated "
                                "back")));
     EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
-    const json own = RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json;
-    EXPECT_EQ(At(own, "/attachments/0/diagnosis/cause"), what);
+    EXPECT_EQ(DiagnoseFrom(kHostIp4).at("cause"), what);
     PasteFixes(Way::kTcp);
     EXPECT_TRUE(AnswersTheNode()) << rule;
   }
@@ -131,8 +129,7 @@ TEST_F(RuleForTheNode, OfTheOperatorsOwnIsNoFault) {
                "ufw-before-output; iptables -A ufw-before-output -j ufw-user-output; iptables -A "
                "ufw-user-output -p tcp --dport 8080 -j REJECT; iptables -A ufw-user-output -p tcp "
                "--dport 80 -j REJECT"});
-  const json cause = At(RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json,
-                        "/attachments/0/diagnosis/causes/0");
+  const json cause = At(DiagnoseFrom(kHostIp4), "/causes/0");
   EXPECT_THAT(cause.at("what").get<std::string>(), HasSubstr("chain ufw-user-output of table"));
   EXPECT_EQ(cause.at("fix"), "");
   EXPECT_THAT(cause.at("advice").get<std::string>(), HasSubstr("the operator's own rules"));
@@ -149,8 +146,7 @@ TEST_F(RuleForNeighbours, IsNamedAndItsFixHeals) {
                      {.to = address_, .port = 80, .patience = std::chrono::milliseconds(700)})
         .has_value();
   };
-  const std::string inspect = Cat("inspect -json 8080 -from ", neighbour);
-  const auto causes = [&] { return At(RunLine(inspect).json, "/attachments/0/diagnosis/causes"); };
+  const auto causes = [&] { return DiagnoseFrom(neighbour).at("causes"); };
   ASSERT_TRUE(answers());
   ASSERT_EQ(causes(), json::array());
   const std::vector<std::pair<std::string, std::string>> rules = {

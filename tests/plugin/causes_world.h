@@ -23,8 +23,8 @@ struct Cause : Named {
   // Run by sh, on the host, or in the container if the name begins with "Container". VETH is the
   // host's end of its pair, ADDRESS its address.
   std::string damage;
-  std::string says;    // inspect, first of all
-  std::string doctor;  // the check that says something, too
+  std::string says = {};                 // inspect, first of all
+  std::string doctor = "ports.blocked";  // the check that says something, too; "": none
   Way way = Way::kTcp;
 };
 
@@ -72,11 +72,16 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
   }
   [[nodiscard]] bool Answers(Way way) { return Answers(way, std::chrono::milliseconds(1500)); }
 
-  // What inspect says of it.
+  // What inspect says of it, and to a client.
   [[nodiscard]] json Diagnose(Way way) {
-    const Outcome outcome = RunLine(Cat("inspect -json ",
-                                        way == Way::kSecond ? "8081" : "8080",
-                                        way == Way::kFar ? Cat(" -from ", kFarIp4) : ""));
+    return way == Way::kFar ? DiagnoseFrom(kFarIp4)
+                            : DiagnosisOf(way == Way::kSecond ? "8081" : "8080");
+  }
+  [[nodiscard]] json DiagnoseFrom(const std::string& client) {
+    return DiagnosisOf(Cat("8080 -from ", client));
+  }
+  [[nodiscard]] json DiagnosisOf(const std::string& words) {
+    const Outcome outcome = RunLine(Cat("inspect -json ", words));
     json diagnosis = At(outcome.json, "/attachments/0/diagnosis");
     EXPECT_EQ(outcome.exit_code, diagnosis.value("causes", json::array()).empty() ? 0 : 1)
         << outcome;
@@ -152,11 +157,15 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     ExpectNoCause();
   }
 
+  virtual void Break(const Cause& cause) {
+    Node& where = cause.name.starts_with("Container") ? container() : host();
+    where.Must({"sh", "-e", "-c", Filled(cause.damage)});
+  }
+
   void BreakAndHeal(const Cause& cause) {
     ASSERT_TRUE(Answers(cause.way));
     ASSERT_EQ(Diagnose(cause.way).at("cause"), nullptr);
-    Node& where = cause.name.starts_with("Container") ? container() : host();
-    where.Must({"sh", "-e", "-c", Filled(cause.damage)});
+    Break(cause);
     EXPECT_FALSE(Answers(cause.way, std::chrono::milliseconds(250)));
     const json said = Diagnose(cause.way);
     EXPECT_THAT(said.at("causes").empty() ? "" : At(said, "/causes/0/what").get<std::string>(),
