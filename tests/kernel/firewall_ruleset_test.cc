@@ -24,8 +24,6 @@ class Ruleset : public RulesetWorld {
     return lines;
   }
 
-  void Nft(const std::string& commands) { host().Must({"nft", "-f", "-"}, commands); }
-
   // The elements of container 2, claimed by container 3.
   static DesiredState ClaimOfAnother() {
     DesiredState claim = DesiredOf(2);
@@ -69,7 +67,7 @@ TEST_F(Ruleset, IsChangedAsLongAsNobodyElseDoes) {
 
 TEST_F(Ruleset, IsNotChangedAfterAForeignChange) {
   const auto outcome = Put(DesiredOf(2));
-  Nft("add table ip foreign");
+  host().Nft("add table ip foreign");
   const std::string before = List();
   const auto refused = Commit(Adding(DesiredOf(3)), outcome.generation.value());
   EXPECT_EQ(refused.generation, std::nullopt);
@@ -84,11 +82,11 @@ TEST_F(Ruleset, IsNotChangedAfterAForeignChange) {
 TEST_F(Ruleset, IsPlannedAnewIfItWasChangedMeanwhile) {
   int asked = 0;
   Put(DesiredOf(2));
-  Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9\" }");
+  host().Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9\" }");
   const firewall::DesiredElements desired{.elements = DesiredOf(2).elements,
                                           .is_explained = [&](const nft::Element&) {
                                             if (++asked == 1) {
-                                              Nft("flush chain inet nomad-bridge forward");
+                                              host().Nft("flush chain inet nomad-bridge forward");
                                             }
                                             return false;
                                           }};
@@ -103,12 +101,12 @@ TEST_F(Ruleset, IsPlannedAnewIfItWasChangedMeanwhile) {
 TEST_F(Ruleset, HasItsTableRestoredWithoutReadingElements) {
   Put(DesiredOf(2));
   const std::string before = List();
-  Nft("flush chain inet nomad-bridge forward");
+  host().Nft("flush chain inet nomad-bridge forward");
   const auto restored = Compare(GoalOf({DesiredOf(2)}), nullptr);
   ASSERT_TRUE(restored);
   EXPECT_THAT(restored->repaired, ElementsAre(kForwardChain));
   EXPECT_EQ(List(), before);
-  Nft("flush ruleset");
+  host().Nft("flush ruleset");
   EXPECT_FALSE(Compare(GoalOf({DesiredOf(2)}), nullptr)) << "elements are lost";
   EXPECT_EQ(List("ruleset"), "");
 }
@@ -116,7 +114,7 @@ TEST_F(Ruleset, HasItsTableRestoredWithoutReadingElements) {
 TEST_F(Ruleset, IsWokenIfItIsDormant) {
   Put(DesiredOf(2));
   const std::string before = List();
-  Nft("add table inet nomad-bridge { flags dormant; }");
+  host().Nft("add table inet nomad-bridge { flags dormant; }");
   const auto restored = Compare(GoalOf({DesiredOf(2)}), nullptr);
   ASSERT_TRUE(restored);
   EXPECT_THAT(restored->repaired, ElementsAre("table inet nomad-bridge is dormant"));
@@ -127,7 +125,7 @@ TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
   Put(DesiredOf(2));
   Put(DesiredOf(3), {DesiredOf(2)});
   const std::string before = List();
-  Nft("flush ruleset");
+  host().Nft("flush ruleset");
   const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_EQ(List(), before);
   EXPECT_THAT(outcome.repaired,
@@ -146,7 +144,7 @@ class DamagedRuleset : public Ruleset, public ::testing::WithParamInterface<Dama
 TEST_P(DamagedRuleset, IsRepaired) {
   Put(DesiredOf(2));
   const std::multiset<std::string> before = Lines();
-  Nft(GetParam().commands);
+  host().Nft(GetParam().commands);
   ASSERT_NE(Lines(), before) << "no damage was done";
   EXPECT_THAT(Diff(DesiredOf(2)), Contains(GetParam().mismatch));
   ASSERT_NE(Lines(), before) << "Diff() changed something";
@@ -196,7 +194,7 @@ const Damage kDamages[] = {
 INSTANTIATE_TEST_SUITE_P(After, DamagedRuleset, ::testing::ValuesIn(kDamages), kNameOf);
 
 TEST_F(Ruleset, GetsAMissingSetBack) {
-  Nft("table inet nomad-bridge { set bridges { type ifname; }; }");
+  host().Nft("table inet nomad-bridge { set bridges { type ifname; }; }");
   const auto outcome = Put(DesiredOf(2));
   EXPECT_THAT(outcome.repaired, Contains("set alloc4 in table inet nomad-bridge is missing"));
   EXPECT_THAT(List(), HasSubstr("ip saddr @alloc4"));
@@ -206,7 +204,8 @@ TEST_F(Ruleset, GetsAMissingSetBack) {
 TEST_F(Ruleset, LosesChainsAndSetsThatTheTableDoesNotHave) {
   Put(DesiredOf(2));
   const std::string before = List();
-  Nft("add set inet nomad-bridge old { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
+  host().Nft(
+      "add set inet nomad-bridge old { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
       "table inet nomad-bridge {\n"
       "  chain old_rules { ip saddr @old drop; ip saddr { 192.0.2.8, 192.0.2.9 } drop; }\n"
       "  map old_verdicts { type ipv4_addr : verdict; elements = { 192.0.2.7 : jump old_rules }; "
@@ -224,7 +223,7 @@ TEST_F(Ruleset, LosesChainsAndSetsThatTheTableDoesNotHave) {
 TEST_F(Ruleset, LosesElementsThatNothingExplains) {
   Put(DesiredOf(2));
   const std::string before = List();
-  Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9 x\" }");
+  host().Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9 x\" }");
   const auto restore = [&](bool is_explained) {
     const firewall::DesiredElements desired{
         .elements = DesiredOf(2).elements,
@@ -305,7 +304,8 @@ TEST_F(Ruleset, KeepsTheElementsOfLiveAttachmentsAfterAFlush) {
 
 TEST_F(Ruleset, LeavesAnElementThatHasAnotherOwnerByNow) {
   Put(DesiredOf(2));
-  Nft("delete element inet nomad-bridge alloc4 { 172.26.64.2 }\n"
+  host().Nft(
+      "delete element inet nomad-bridge alloc4 { 172.26.64.2 }\n"
       "add element inet nomad-bridge alloc4 { 172.26.64.2 comment \"veth9 x\" }");
   const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_THAT(outcome.repaired, IsEmpty());

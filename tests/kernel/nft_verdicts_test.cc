@@ -184,7 +184,7 @@ TEST_F(Verdicts, AreWhatNftMakesOfTheirText) {
     }
     return list;
   };
-  outside().Must({"nft", "-f", "-"}, kText);
+  outside().Nft(kText);
   EXPECT_EQ(table(host()), table(outside()));
 }
 

@@ -41,14 +41,14 @@ class WholeTable : public RulesetWorld {
 TEST_F(WholeTable, EqualsItsFixture) {
   Put(Publishing(2));
   EXPECT_EQ(ListTable(), ReadFixture("nft/nomad-bridge.nft"));
-  outside().Must({"nft", "-f", "-"}, ReadFixture("nft/nomad-bridge.nft"));
+  outside().Nft(ReadFixture("nft/nomad-bridge.nft"));
   EXPECT_EQ(Json(host()), Json(outside()));
 }
 
 TEST_F(WholeTable, GoesThroughNftAndBackUnchanged) {
   Put(Publishing(2));
   const std::string before = host().Must({"nft", "list", "ruleset"});
-  host().Must({"nft", "-f", "-"}, "flush ruleset\n" + before);
+  host().Nft("flush ruleset\n" + before);
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), before);
   EXPECT_THAT(Diff(Publishing(2)), IsEmpty()) << "nft's own spelling of our rules is not known";
 }
@@ -68,10 +68,10 @@ TEST_F(WholeTable, GetsMissingPortsBack) {
 TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
   Put(Publishing(2));
   const std::string before = ListTable();
-  host().Must({"nft", "-f", "-"},
-              "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
-              "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
-              "alloc=2\" : 10.0.0.1 . 1 }");
+  host().Nft(
+      "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
+      "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
+      "alloc=2\" : 10.0.0.1 . 1 }");
   EXPECT_THAT(Put(DesiredOf(3), {Publishing(2)}).repaired,
               ElementsAre("tcp . 8080 in port4 of veth2 was changed"));
   static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));

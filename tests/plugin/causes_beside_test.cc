@@ -27,9 +27,9 @@ class RuleBeside : public CausesWorld {
 
 TEST_F(RuleBeside, OfTheBridgeKeepsNeighboursOut) {
   ASSERT_TRUE(Asks(neighbour_, address_));
-  host().Must({"nft",
-               "table bridge mine { chain f { type filter hook forward priority 0; policy drop; ip "
-               "saddr 192.0.2.77 accept; }; }"});
+  host().Nft(
+      "table bridge mine { chain f { type filter hook forward priority 0; policy drop; ip "
+      "saddr 192.0.2.77 accept; }; }");
   EXPECT_FALSE(Asks(neighbour_, address_));
   ExpectNote(
       "on the node, chain f of table bridge mine (policy drop) drops what its neighbours on "
@@ -43,24 +43,23 @@ TEST_F(RuleBeside, GivesWhatItSendsAForeignSource) {
        {"nft 'table ip mine { chain p { type nat hook postrouting priority 90; oifname uplink snat "
         "to 198.51.100.77; }; }'",
         "iptables -t nat -A POSTROUTING -o uplink -j SNAT --to-source 198.51.100.77"}) {
-    host().Must({"sh", "-ec", rule});
+    host().Shell(rule);
     host().Must(Words("conntrack -F"));
     EXPECT_FALSE(Asks(container(), kOutsideIp4)) << rule;
     ExpectNote(
         "gives what it sends out the source 198.51.100.77, which is no address of this node: "
         "answers come only if that is routed here\n");
-    host().Must({"sh", "-ec", "nft delete table ip mine 2>/dev/null || true; iptables -t nat -F"});
+    host().Shell("nft delete table ip mine 2>/dev/null || true; iptables -t nat -F");
   }
 }
 
 // The node's own, and whatever it has by then.
 TEST_F(RuleBeside, ThatDoesNoHarmIsNotNoted) {
-  host().Must({"sh",
-               "-ec",
-               "nft 'table ip mine { chain p { type nat hook postrouting priority 90; oifname "
-               "uplink snat to 198.51.100.1; }; }'; nft 'table bridge mine { chain f { type filter "
-               "hook forward priority 0; policy drop; meta l4proto { tcp, udp, icmp, icmpv6 } "
-               "accept; ether type arp accept; }; }'"});
+  host().Shell(
+      "nft 'table ip mine { chain p { type nat hook postrouting priority 90; oifname "
+      "uplink snat to 198.51.100.1; }; }'; nft 'table bridge mine { chain f { type filter "
+      "hook forward priority 0; policy drop; meta l4proto { tcp, udp, icmp, icmpv6 } "
+      "accept; ether type arp accept; }; }'");
   EXPECT_TRUE(Asks(container(), kOutsideIp4));
   EXPECT_TRUE(Asks(neighbour_, address_));
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0, Out(Not(HasSubstr("on the node, ")))));

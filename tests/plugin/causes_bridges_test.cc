@@ -38,20 +38,20 @@ INSTANTIATE_TEST_SUITE_P(
 class BridgeName : public CausesWorld {};
 
 TEST_F(BridgeName, IsNotWhyWhereNothingGoesByIt) {
-  host().Must({"sh", "-ec", kRename});
+  host().Shell(kRename);
   ASSERT_TRUE(Answers(Way::kTcp));
   EXPECT_EQ(At(Diagnose(Way::kTcp), "/host/0"), "bridge 'nomad' was renamed to 'old'");
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
-  host().Must({"nft",
-               "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
-               "8080 drop; }; }"});
+  host().Nft(
+      "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
+      "8080 drop; }; }");
   EXPECT_THAT(Diagnose(Way::kTcp).at("cause").get<std::string>(),
               HasSubstr("drops what comes for the port"));
 }
 
 TEST_F(BridgeName, IsNotWhyWhereNoPortIsPublished) {
   Attach(Config(), As("silent", AddContainer("silent")));
-  host().Must({"sh", "-ec", kRename});
+  host().Shell(kRename);
   EXPECT_EQ(At(RunLine("inspect -json silent").json, "/attachments/0/diagnosis/cause"), nullptr);
 }
 
@@ -69,7 +69,7 @@ TEST_F(BridgeName, IsWhyTheNodeGetsNoAnswerOn127001) {
     return At(RunLine(Cat("inspect -json ", of)).json, "/attachments/0/diagnosis/cause");
   };
   ASSERT_TRUE(answers());
-  host().Must({"sh", "-ec", kRename});
+  host().Shell(kRename);
   EXPECT_FALSE(answers());
   EXPECT_EQ(cause("8082"), "bridge 'nomad' was renamed to 'old'");
   EXPECT_TRUE(Answers(Way::kTcp));
@@ -82,7 +82,7 @@ class TwoBridges : public CausesWorld {};
 
 // As the first release left them.
 TEST_F(TwoBridges, OfOneNetworkAreNamedAndTheFixHeals) {
-  host().Must({"sh", "-ec", Cat(kRename, "rm /run/nomad-bridge/.generation")});
+  host().Shell(Cat(kRename, "rm /run/nomad-bridge/.generation"));
   Paste("nomad-bridge reconcile");
   ASSERT_EQ(AddressesOn(host(), "old"), std::vector<std::string>{"172.26.64.1/20"});
   EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
@@ -101,13 +101,11 @@ TEST_F(TwoBridges, OfOneNetworkAreNamedAndTheFixHeals) {
 
 // The other one may be somebody's by now; and the route may lead by the right one, for a while.
 TEST_F(TwoBridges, OfWhichOneHasPortsLosesTheAddressesAlone) {
-  host().Must({"sh",
-               "-ec",
-               Cat("ip link add old address ",
+  host().Shell(Cat("ip link add old address ",
                    LinkOn(host(), "nomad").at("address").get<std::string>(),
                    " type bridge; ip link add tap type veth peer name far; ip link set tap up "
                    "master old; ip link set old up; ip address add 172.26.64.1/20 dev old; ip "
-                   "address add fd00:26::1/64 dev old nodad")});
+                   "address add fd00:26::1/64 dev old nodad"));
   const json found = RunLine("doctor -json bridge.subnet_overlap").json;
   const std::string fix = At(found, "/checks/0/fix");
   EXPECT_EQ(fix,

@@ -43,7 +43,7 @@ TEST_P(CauseOnLan, IsNamedAndItsFixHeals) {
   EXPECT_THAT(Causes(), IsEmpty());
   EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
   Node& where = GetParam().name.starts_with("Container") ? container() : host();
-  where.Must({"sh", "-ec", GetParam().damage});
+  where.Shell(GetParam().damage);
   EXPECT_FALSE(Answers(std::chrono::milliseconds(250)));
   const json causes = Causes();
   ASSERT_EQ(causes.size(), 1) << causes;
@@ -51,10 +51,8 @@ TEST_P(CauseOnLan, IsNamedAndItsFixHeals) {
   EXPECT_EQ(RunLine("doctor ports.blocked").exit_code, GetParam().doctors ? 1 : 0);
   const std::string advice = causes[0].value("advice", "");
   const std::string_view condition = "if 198.51.100.2 is the LAN's router: ";
-  host().Must({"sh",
-               "-ec",
-               advice.starts_with(condition) ? advice.substr(condition.size())
-                                             : causes[0].at("fix").get<std::string>()});
+  host().Shell(advice.starts_with(condition) ? advice.substr(condition.size())
+                                             : causes[0].at("fix").get<std::string>());
   EXPECT_TRUE(Soon([&] { return Answers(); }));
   EXPECT_THAT(Causes(), IsEmpty());
 }

@@ -160,13 +160,13 @@ TEST_F(LookupThatNeedsNone, IsNoFault) {
   };
   know(host(), kOutsideIp4, mac(outside(), "uplink"), "uplink");
   know(outside(), kHostIp4, mac(host(), "uplink"), "uplink");
-  host().Must({"nft",
-               "table arp mine { chain i { type filter hook input priority 0; iifname uplink drop; "
-               "}; chain o { type filter hook output priority 0; oifname uplink drop; }; }"});
+  host().Nft(
+      "table arp mine { chain i { type filter hook input priority 0; iifname uplink drop; "
+      "}; chain o { type filter hook output priority 0; oifname uplink drop; }; }");
   EXPECT_TRUE(Answers(Way::kTcp));
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
   // What was known goes with the flag.
-  host().Must({"sh", "-ec", "nft delete table arp mine; ip link set uplink arp off"});
+  host().Shell("nft delete table arp mine; ip link set uplink arp off");
   know(host(), kOutsideIp4, mac(outside(), "uplink"), "uplink");
   know(host(), kOutsideIp6, mac(outside(), "uplink"), "uplink");
   EXPECT_TRUE(Answers(Way::kTcp));

@@ -15,9 +15,9 @@ class RuleForTheNode : public CausesWorld {
 
 TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
   ASSERT_TRUE(AnswersTheNode());
-  host().Must({"nft",
-               "table inet mine { chain o { type filter hook output priority 0; tcp dport 80 drop; "
-               "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }"});
+  host().Nft(
+      "table inet mine { chain o { type filter hook output priority 0; tcp dport 80 drop; "
+      "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }");
   EXPECT_FALSE(AnswersTheNode());
   EXPECT_TRUE(Answers(Way::kTcp));
   const std::string says =
@@ -32,10 +32,9 @@ TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
 
 TEST_F(RuleForTheNode, IsNamedBesideOneForOthers) {
   ASSERT_TRUE(AnswersTheNode());
-  host().Must(
-      {"nft",
-       "table inet mine { chain f { type filter hook forward priority 0; tcp dport 80 drop; "
-       "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }"});
+  host().Nft(
+      "table inet mine { chain f { type filter hook forward priority 0; tcp dport 80 drop; "
+      "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }");
   EXPECT_FALSE(Answers(Way::kTcp) || AnswersTheNode());
   std::vector<std::string> named;
   const json diagnosis = Diagnose(Way::kTcp);
@@ -49,9 +48,9 @@ TEST_F(RuleForTheNode, IsNamedBesideOneForOthers) {
 
 TEST_F(RuleForTheNode, MayTakeItElsewhere) {
   ASSERT_TRUE(AnswersTheNode());
-  host().Must({"nft",
-               "table ip mine { chain o { type nat hook output priority -110; tcp dport 8080 "
-               "redirect to :9999; }; }"});
+  host().Nft(
+      "table ip mine { chain o { type nat hook output priority -110; tcp dport 8080 "
+      "redirect to :9999; }; }");
   EXPECT_FALSE(AnswersTheNode());
   EXPECT_TRUE(Answers(Way::kTcp));
   const std::string says =
@@ -72,7 +71,7 @@ TEST_F(RuleForTheNode, MayPutItIntoAZoneOfItsOwn) {
             "8080 ct zone set 7; }; }'",
             "chain o of table inet mine (rule with handle 2)"}}) {
     ASSERT_TRUE(AnswersTheNode()) << rule;
-    host().Must({"sh", "-ec", rule});
+    host().Shell(rule);
     EXPECT_FALSE(AnswersTheNode()) << rule;
     EXPECT_TRUE(Answers(Way::kTcp));
     const std::string what = At(Diagnose(Way::kTcp), "/causes/0/what");
@@ -114,21 +113,19 @@ TEST_F(RuleForTheNode, OfItsRequestsZoneIsNoFault) {
 
 // What translates behind ours does not see it.
 TEST_F(RuleForTheNode, BehindOursIsNoFault) {
-  host().Must(
-      {"nft",
-       "table ip mine { chain o { type nat hook output priority -90; tcp dport { 80, 8080 } "
-       "redirect to :9999; }; }"});
+  host().Nft(
+      "table ip mine { chain o { type nat hook output priority -90; tcp dport { 80, 8080 } "
+      "redirect to :9999; }; }");
   EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
   EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
 }
 
 TEST_F(RuleForTheNode, OfTheOperatorsOwnIsNoFault) {
-  host().Must({"sh",
-               "-ec",
-               "iptables -N ufw-before-output; iptables -N ufw-user-output; iptables -I OUTPUT -j "
-               "ufw-before-output; iptables -A ufw-before-output -j ufw-user-output; iptables -A "
-               "ufw-user-output -p tcp --dport 8080 -j REJECT; iptables -A ufw-user-output -p tcp "
-               "--dport 80 -j REJECT"});
+  host().Shell(
+      "iptables -N ufw-before-output; iptables -N ufw-user-output; iptables -I OUTPUT -j "
+      "ufw-before-output; iptables -A ufw-before-output -j ufw-user-output; iptables -A "
+      "ufw-user-output -p tcp --dport 8080 -j REJECT; iptables -A ufw-user-output -p tcp "
+      "--dport 80 -j REJECT");
   const json cause = At(DiagnoseFrom(kHostIp4), "/causes/0");
   EXPECT_THAT(cause.at("what").get<std::string>(), HasSubstr("chain ufw-user-output of table"));
   EXPECT_EQ(cause.at("fix"), "");
@@ -153,10 +150,9 @@ TEST_F(RuleForNeighbours, IsNamedAndItsFixHeals) {
       {Cat("oifname ", veth_, " tcp dport 80"), "comes from the LAN for its container"},
       {Cat("ip saddr ", address_), "the port answers"}};
   for (const auto& [rule, what] : rules) {
-    host().Must({"nft",
-                 Cat("table bridge mine { chain f { type filter hook forward priority 0; ",
-                     rule,
-                     " drop; }; }")});
+    host().Nft(Cat("table bridge mine { chain f { type filter hook forward priority 0; ",
+                   rule,
+                   " drop; }; }"));
     EXPECT_FALSE(answers());
     EXPECT_TRUE(Answers(Way::kTcp)) << "others' way is another";
     EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);

@@ -98,11 +98,10 @@ class CauseBehindMarks : public CausesWorld {};
 
 // What comes in is marked, and let through by that.
 TEST_F(CauseBehindMarks, IsNone) {
-  host().Must({"sh",
-               "-ec",
-               "iptables -t mangle -A PREROUTING -i uplink -j MARK --set-mark 7; ip rule add "
-               "fwmark 7 lookup main priority 90; ip link add away up type bridge; ip route add "
-               "default dev away table 77"});
+  host().Shell(
+      "iptables -t mangle -A PREROUTING -i uplink -j MARK --set-mark 7; ip rule add "
+      "fwmark 7 lookup main priority 90; ip link add away up type bridge; ip route add "
+      "default dev away table 77");
   for (const char* const rule : {"prohibit", "lookup 77"}) {
     host().Must(Words(Cat("ip rule add iif uplink priority 100 ", rule)));
     ASSERT_TRUE(Answers(Way::kTcp)) << rule;
@@ -114,12 +113,11 @@ TEST_F(CauseBehindMarks, IsNone) {
 
 // The same, of what is answered.
 TEST_F(CauseBehindMarks, OfAnswersIsNone) {
-  host().Must({"sh",
-               "-ec",
-               "iptables -t mangle -A PREROUTING -i uplink -m conntrack --ctstate NEW -j CONNMARK "
-               "--set-mark 7; iptables -t mangle -A PREROUTING -i nomad -m connmark --mark 7 -j "
-               "MARK --set-mark 7; ip rule add fwmark 7 lookup main priority 90; ip rule add iif "
-               "nomad prohibit priority 100; ip rule add fwmark 8 prohibit priority 80"});
+  host().Shell(
+      "iptables -t mangle -A PREROUTING -i uplink -m conntrack --ctstate NEW -j CONNMARK "
+      "--set-mark 7; iptables -t mangle -A PREROUTING -i nomad -m connmark --mark 7 -j "
+      "MARK --set-mark 7; ip rule add fwmark 7 lookup main priority 90; ip rule add iif "
+      "nomad prohibit priority 100; ip rule add fwmark 8 prohibit priority 80");
   ASSERT_TRUE(Answers(Way::kTcp));
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
   EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));

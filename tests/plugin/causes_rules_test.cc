@@ -216,11 +216,10 @@ class RuleAtSomeAddress : public CausesWorld {
 
   void SetUp() override {
     CausesWorld::SetUp();
-    host().Must({"sh",
-                 "-ec",
-                 "ip link add second type veth peer name back netns outside; ip link set second "
-                 "up; ip address add 192.0.2.1/24 dev second; ip -n outside link set back up; ip "
-                 "-n outside address add 192.0.2.2/24 dev back"});
+    host().Shell(
+        "ip link add second type veth peer name back netns outside; ip link set second "
+        "up; ip address add 192.0.2.1/24 dev second; ip -n outside link set back up; ip "
+        "-n outside address add 192.0.2.2/24 dev back");
   }
   [[nodiscard]] bool AnswersAt(const std::string& address, std::chrono::milliseconds patience) {
     return test::Ask(outside(), {.to = address, .port = 8080, .patience = patience}).has_value();
@@ -232,7 +231,7 @@ TEST_P(RuleAtSomeAddress, IsNamedAndItsFixOpensAll) {
   for (const std::string& each : addresses) {
     ASSERT_TRUE(AnswersAt(each, std::chrono::milliseconds(1500))) << each;
   }
-  host().Must({"sh", "-ec", GetParam().damage});
+  host().Shell(GetParam().damage);
   EXPECT_FALSE(AnswersAt(kSecondIp4, std::chrono::milliseconds(250)));
   EXPECT_THAT(At(Diagnose(Way::kTcp), "/causes/0/what").get<std::string>(),
               HasSubstr(GetParam().says));
@@ -320,12 +319,9 @@ INSTANTIATE_TEST_SUITE_P(
 class RuleBeforeOurs : public CausesWorld {};
 
 TEST_F(RuleBeforeOurs, OfTheSamePriorityIsNotAccused) {
-  host().Must(
-      {"sh",
-       "-e",
-       "-c",
-       "iptables -P FORWARD DROP; nft 'table inet mine { chain f { type filter hook forward "
-       "priority -1; meta mark set 0; }; }'"});
+  host().Shell(
+      "iptables -P FORWARD DROP; nft 'table inet mine { chain f { type filter hook forward "
+      "priority -1; meta mark set 0; }; }'");
   EXPECT_TRUE(Answers(Way::kTcp));
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
 }
@@ -334,11 +330,9 @@ TEST_F(RuleBeforeOurs, OfTheSamePriorityIsNotAccused) {
 class RuleBehindOurs : public CausesWorld {};
 
 TEST_F(RuleBehindOurs, OfTheSamePriorityIsNotAccused) {
-  host().Must({"sh",
-               "-e",
-               "-c",
-               "nft delete table inet nomad-bridge; nft 'table inet mine { chain p { type nat hook "
-               "prerouting priority dstnat; tcp dport 8080 redirect to :9999; }; }'"});
+  host().Shell(
+      "nft delete table inet nomad-bridge; nft 'table inet mine { chain p { type nat hook "
+      "prerouting priority dstnat; tcp dport 8080 redirect to :9999; }; }'");
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   EXPECT_TRUE(Answers(Way::kTcp));
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);

@@ -348,9 +348,9 @@ TEST_F(CauseOfOnePort, ComesFirstWhereThatWasAskedFor) {
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "is the other port's";
   EXPECT_TRUE(Answers(Way::kTcp));
 
-  host().Must({"nft",
-               "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
-               "8080 drop; }; }"});
+  host().Nft(
+      "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
+      "8080 drop; }; }");
   const json first = Diagnose(Way::kTcp);
   EXPECT_THAT(first.at("cause").get<std::string>(), HasSubstr("drops what comes for the port"));
   EXPECT_EQ(At(first, "/causes/0/what"), first.at("cause"));

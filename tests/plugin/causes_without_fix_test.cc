@@ -60,11 +60,10 @@ TEST_F(CauseWithoutFix, IsAGatewayThatHasGone) {
 TEST_F(CauseWithoutFix, IsAContainerThatAnswersNobody) {
   ASSERT_TRUE(Answers(Way::kTcp));
   // Addresses of scope host are not for others.
-  container().Must({"sh",
-                    "-ec",
-                    Filled("sysctl -qw net.ipv4.conf.eth0.arp_ignore=3; ip address del ADDRESS/20 "
-                           "dev eth0; ip address add ADDRESS/20 dev eth0 scope host; ip route add "
-                           "default via 172.26.64.1")});
+  container().Shell(
+      Filled("sysctl -qw net.ipv4.conf.eth0.arp_ignore=3; ip address del ADDRESS/20 "
+             "dev eth0; ip address add ADDRESS/20 dev eth0 scope host; ip route add "
+             "default via 172.26.64.1"));
   host().Must(Words("ip neigh flush dev nomad"));
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "nobody has asked";
   json said;
@@ -115,12 +114,10 @@ TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
 // The command that opened the port would cut the others off.
 TEST_F(CauseWithoutFix, IsANetworkOfOthersWithinTheSubnet) {
   Node& site = AddContainer("site");
-  host().Must({"sh",
-               "-ec",
-               Cat("ip link add d0 type veth peer name eth0 netns ",
+  host().Shell(Cat("ip link add d0 type veth peer name eth0 netns ",
                    site.name(),
-                   "; ip link set d0 up; ip address add 172.26.64.70/24 dev d0")});
-  site.Must({"sh", "-ec", "ip link set eth0 up; ip address add 172.26.64.77/24 dev eth0"});
+                   "; ip link set d0 up; ip address add 172.26.64.70/24 dev d0"));
+  site.Shell("ip link set eth0 up; ip address add 172.26.64.77/24 dev eth0");
   EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
   const json cause = At(Diagnose(Way::kTcp), "/causes/0");
   EXPECT_EQ(cause.at("what"), Filled("the route to ADDRESS leads out of 'd0', not of 'nomad'"));
@@ -131,11 +128,10 @@ TEST_F(CauseWithoutFix, IsANetworkOfOthersWithinTheSubnet) {
 
 // A container whose VPN leaves out those that its port is for.
 TEST_F(CauseWithoutFix, IsNoVpnThatLeavesOutTheNodesNetwork) {
-  container().Must({"sh",
-                    "-ec",
-                    "ip route add 198.51.100.0/24 via 172.26.64.1; ip link add tun0 type veth peer "
-                    "name far; ip link set tun0 up; ip link set far up; ip address add 10.8.0.2/24 "
-                    "dev tun0; ip route replace default via 10.8.0.1"});
+  container().Shell(
+      "ip route add 198.51.100.0/24 via 172.26.64.1; ip link add tun0 type veth peer "
+      "name far; ip link set tun0 up; ip link set far up; ip address add 10.8.0.2/24 "
+      "dev tun0; ip route replace default via 10.8.0.1");
   EXPECT_TRUE(Answers(Way::kTcp));
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
   EXPECT_FALSE(Answers(Way::kFar, std::chrono::milliseconds(250)));
@@ -151,10 +147,9 @@ TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
             "net/ipv6/conf/uplink/disable_ipv6 is 1");
   EXPECT_EQ(cause.at("fix"), "");
   EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
-  host().Must({"sh",
-               "-ec",
-               "sysctl -w net/ipv6/conf/uplink/disable_ipv6=0; ip -6 address add "
-               "2001:db8:100::1/64 dev uplink nodad"});
+  host().Shell(
+      "sysctl -w net/ipv6/conf/uplink/disable_ipv6=0; ip -6 address add "
+      "2001:db8:100::1/64 dev uplink nodad");
   host().Must(Words(Cat("ip -6 route add default via ", kOutsideIp6)));
   // Its link-local address is tentative at first.
   EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp6); }));
@@ -169,10 +164,9 @@ TEST_F(CauseWithoutFix, IsAnUplinkWhoseMtuIsTooSmallForIpv6) {
 
 TEST_F(CauseWithoutFix, IsAFilterInTheContainer) {
   EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("filters of tc")));
-  container().Must({"sh",
-                    "-ec",
-                    "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress protocol ip prio "
-                    "5 bpf bytecode '1,6 0 0 2,' direct-action"});  // TC_ACT_SHOT
+  container().Shell(
+      "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress protocol ip prio "
+      "5 bpf bytecode '1,6 0 0 2,' direct-action");  // TC_ACT_SHOT
   EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
   EXPECT_THAT(Output("inspect 8080"),
               ::testing::ContainsRegex(

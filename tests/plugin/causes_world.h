@@ -91,7 +91,7 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
   virtual void Paste(const std::string& fix) {
     const std::string binary = Line({}).argv.front();
     const std::string path = Cat("PATH=", binary.substr(0, binary.rfind('/')), ":$PATH; ");
-    host().Must({"sh", "-e", "-c", Cat(path, fix)});
+    host().Shell(Cat(path, fix));
     // A link that was set up has its carrier a moment later.
     EXPECT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") == "UP"; }));
   }
@@ -99,7 +99,7 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
   // The first cause after `damage` on the node, which shows.
   [[nodiscard]] json CauseAfter(const std::string& damage, Way way = Way::kTcp) {
     EXPECT_TRUE(Answers(way));
-    host().Must({"sh", "-e", "-c", Filled(damage)});
+    host().Shell(Filled(damage));
     EXPECT_FALSE(Answers(way, std::chrono::milliseconds(250)));
     return At(Diagnose(way), "/causes/0");
   }
@@ -152,14 +152,14 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
 
   // What is done on the node, and connections pass.
   void ExpectNoCauseAfter(const std::string& harmless) {
-    host().Must({"sh", "-e", "-c", Filled(harmless)});
+    host().Shell(Filled(harmless));
     ASSERT_TRUE(Answers(Way::kTcp));
     ExpectNoCause();
   }
 
   virtual void Break(const Cause& cause) {
     Node& where = cause.name.starts_with("Container") ? container() : host();
-    where.Must({"sh", "-e", "-c", Filled(cause.damage)});
+    where.Shell(Filled(cause.damage));
   }
 
   void BreakAndHeal(const Cause& cause) {

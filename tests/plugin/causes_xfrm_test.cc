@@ -97,7 +97,7 @@ TEST_F(XfrmOfTunnels, IsNotNamedWhereADaemonBringsItUp) {
   const Process daemon = Process::Start(
       {.argv = {"ip", "xfrm", "monitor", "acquire"}, .in_child = [&] { host().Enter(); }});
   ASSERT_TRUE(Soon(is_listening));
-  host().Must({"sh", "-e", "-c", Filled(kTunnel)});
+  host().Shell(Filled(kTunnel));
   ExpectNoCause();
 }
 

@@ -160,7 +160,7 @@ TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
 
 TEST_F(CheckCommand, PrintsNothingOnStdoutWhenItRepairs) {
   const Snapshot before = TakeSnapshot();
-  host().Must({"sh", "-ec", "nft flush set inet nomad-bridge alloc4; iptables -F; iptables -X"});
+  host().Shell("nft flush set inet nomad-bridge alloc4; iptables -F; iptables -X");
   EXPECT_THAT(MustCheck(), AllOf(Out(""), Err(HasSubstr("repaired"))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }

@@ -182,7 +182,7 @@ TEST_F(ConfigCheck, ReadsAFileOnce) {
   const std::string list = Write(List({{{"type", "nomad-bridge"}}}));
   const std::string through_pipe =
       Format("(sleep 0.1; cat {}) | {} config check /dev/stdin", list, BinaryUnderTest());
-  EXPECT_EQ(host().Must({"sh", "-ec", through_pipe}), "/dev/stdin: ok, network 'web'\n");
+  EXPECT_EQ(host().Shell(through_pipe), "/dev/stdin: ok, network 'web'\n");
 }
 
 TEST_F(ConfigCheck, WaitsForTheWriterOfAFifo) {
@@ -190,7 +190,7 @@ TEST_F(ConfigCheck, WaitsForTheWriterOfAFifo) {
   ASSERT_EQ(::mkfifo("/run/fifo", 0600), 0);
   const std::string through_fifo = Format(
       "(sleep 0.3; cat {} > /run/fifo) & {} config check /run/fifo", list, BinaryUnderTest());
-  EXPECT_EQ(host().Must({"sh", "-ec", through_fifo}), "/run/fifo: ok, network 'web'\n");
+  EXPECT_EQ(host().Shell(through_fifo), "/run/fifo: ok, network 'web'\n");
 }
 
 TEST_F(ConfigCheck, CannotTellOfADirectory) {

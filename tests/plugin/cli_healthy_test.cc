@@ -194,7 +194,7 @@ TEST_P(Healthy, NothingIsFound) {
     Attach(Publish(mappings, networks.at(random_() % networks.size())),
            As(id, node, NomadArgs("billing", id)));
     Serve(node, Protocol::kTcp, {Maybe() ? "0.0.0.0" : "::"}, 80, "hello");
-    node.Must({"sh", "-ec", OneOf(kHarmlessInside)});
+    node.Shell(OneOf(kHarmlessInside));
   }
   if (Maybe()) {
     static_cast<void>(host().Run({"sh", "-c", OneOf(kHarmless)}));

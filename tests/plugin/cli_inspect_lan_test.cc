@@ -40,7 +40,7 @@ TEST_F(InspectOnLan, BlamesAnUplinkOfTheBridgeThatIsDown) {
   ASSERT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
   const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
   EXPECT_EQ(cause.at("what"), "'uplink', the way of bridge 'lan' to its LAN, is down");
-  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  host().Shell(cause.at("fix").get<std::string>());
   EXPECT_TRUE(
       Soon([&] { return test::Ask(outside(), {.to = kHostIp4, .port = 8080}).has_value(); }));
 }
@@ -74,7 +74,7 @@ TEST_F(InspectOnLan, BlamesAnUplinkThatIsDownBesideTheBridge) {
               Exits(1,
                     Out(AllOf(HasSubstr(cause.at("what").get<std::string>()),
                               HasSubstr("ok    sysctl.accept_ra")))));
-  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  host().Shell(cause.at("fix").get<std::string>());
   EXPECT_TRUE(Soon(answers));
   const std::string note =
       "this node has no default route for IPv4: clients beyond its own networks get no answer";
@@ -96,7 +96,7 @@ TEST_F(InspectOnLan, NamesAnUplinkOfTheBridgeThatIsDownBesideAnother) {
   const json& cause = diagnosis.at("causes").at(0);
   EXPECT_EQ(cause.at("what"), "'uplink', the way of bridge 'lan' to its LAN, is down");
   EXPECT_EQ(diagnosis.at("cause"), nullptr);
-  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  host().Shell(cause.at("fix").get<std::string>());
   EXPECT_TRUE(Soon([&] { return RunLine("inspect 8080").exit_code == 0; }));
 }
 
@@ -130,7 +130,7 @@ TEST_F(InspectOnLan, BlamesAPolicyThatDropsWhatPassesTheBridge) {
             "on the node, chain FORWARD of table ip filter (policy drop) drops what comes from the "
             "LAN for its container");
   EXPECT_EQ(RunLine("doctor ports.blocked").exit_code, 1);
-  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  host().Shell(cause.at("fix").get<std::string>());
   EXPECT_TRUE(answers());
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
 }

@@ -73,10 +73,9 @@ TEST_F(InspectOnNode, NotesWhatItLackedBefore) {
 // The older qdisc has none for what goes out.
 TEST_F(InspectOnNode, NotesFiltersOfAnIngressQdiscOnce) {
   host().Must(Words("tc qdisc add dev uplink ingress"));
-  host().Must({"sh",
-               "-ec",
-               "tc filter add dev uplink ingress protocol ip prio 5 bpf bytecode '1,6 0 0 0,' "
-               "direct-action"});
+  host().Shell(
+      "tc filter add dev uplink ingress protocol ip prio 5 bpf bytecode '1,6 0 0 0,' "
+      "direct-action");
   EXPECT_THAT(Output("inspect 8080"),
               AllOf(HasSubstr("tc filter show dev uplink ingress\n"), Not(HasSubstr("egress"))));
 }
@@ -98,7 +97,7 @@ TEST_F(InspectOnNode, BlamesAFullTableOfConnections) {
   const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
   const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
   EXPECT_EQ(diagnosis.at("cause"), "conntrack is full, 100 of 100: new connections are dropped");
-  host().Must({"sh", "-ec", At(diagnosis, "/causes/0/fix").get<std::string>()});
+  host().Shell(At(diagnosis, "/causes/0/fix").get<std::string>());
   EXPECT_THAT(RunLine("inspect 8080").out, Not(HasSubstr("fix:")));
 }
 

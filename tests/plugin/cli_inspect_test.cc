@@ -156,7 +156,7 @@ TEST_F(Inspect, CannotTellWhoseAPortIsWhileARecordIsLost) {
 // A directory in the way of the lock.
 TEST_F(Inspect, ShowsTheRestOfWhatCannotBeRead) {
   Serve();
-  host().Must({"sh", "-ec", "rm /run/nomad-bridge/.lock; mkdir /run/nomad-bridge/.lock"});
+  host().Shell("rm /run/nomad-bridge/.lock; mkdir /run/nomad-bridge/.lock");
   const std::string unknown =
       "\nHost side    ?\nContainer    ok\nUnknown      cannot open the lock";
   EXPECT_THAT(RunLine("inspect 8080"), Exits(2, Out(HasSubstr(unknown))));
@@ -250,11 +250,10 @@ TEST_F(Inspect, CountsNoConnectionThatIsClosed) {
 
 TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
   Serve();
-  container().Must({"sh",
-                    "-ec",
-                    "gateway=$(ip route show default | cut -d' ' -f3); ip link set eth0 down; "
-                    "ip link set eth0 name lan0; ip link set lan0 up; "
-                    "ip route add default via $gateway"});
+  container().Shell(
+      "gateway=$(ip route show default | cut -d' ' -f3); ip link set eth0 down; "
+      "ip link set eth0 name lan0; ip link set lan0 up; "
+      "ip route add default via $gateway");
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   EXPECT_THAT(
       RunLine("inspect 8080"),
@@ -265,7 +264,7 @@ TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
 }
 
 TEST_F(Inspect, PrintsFixesToPasteWhateverALinkIsCalled) {
-  container().Must({"sh", "-ec", R"(ip link set eth0 down; ip link set eth0 name "it's\\a\"b")"});
+  container().Shell(R"(ip link set eth0 down; ip link set eth0 name "it's\\a\"b")");
   EXPECT_THAT(RunLine("inspect 8080").out, HasSubstr("ip link set 'it'\\''s\\a\"b' up\n"));
 }
 
@@ -281,7 +280,7 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   EXPECT_EQ(diagnosis.at("cause"),
             "what it answers from 10.8.0.2 leaves by 'eth0', and sourceCheck of network 'nomad' "
             "drops it");
-  host().Must({"sh", "-ec", At(diagnosis, "/causes/0/fix").get<std::string>()});
+  host().Shell(At(diagnosis, "/causes/0/fix").get<std::string>());
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
   EXPECT_THAT(Output("inspect 9090"), Not(HasSubstr("fix:")));
 }
@@ -300,7 +299,7 @@ TEST_F(Inspect, HasFixesForTwoNetworksThatDoNotMeet) {
     fixes.push_back(At(RunLine(line).json, "/attachments/0/diagnosis/causes/0/fix"));
   }
   for (const std::string& fix : fixes) {
-    host().Must({"sh", "-ec", fix});
+    host().Shell(fix);
   }
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9091), "hello");
@@ -332,7 +331,7 @@ TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
   Attach(DualStack(), As("both", AddContainer("both")));
   ASSERT_EQ(RunLine("inspect 8080").exit_code, 0);
   const auto expect_unmarked = [&](const std::string& damage, const std::string& says) {
-    host().Must({"sh", "-ec", damage});
+    host().Shell(damage);
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello") << damage;
     EXPECT_THAT(RunLine("inspect 8080"),
                 Exits(1, Out(AllOf(HasSubstr(says), Not(HasSubstr("why the port"))))))
@@ -348,7 +347,7 @@ TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
   expect_unmarked("ip6tables -F CNI-FORWARD", "is missing in table ip6 filter\n");
   expect_unmarked("nft flush set bridge nomad-bridge source6", "in source6 of");
   expect_unmarked(Cat("bridge link set dev ", veth_, " hairpin off"), "the hairpin mode of");
-  host().Must({"sh", "-ec", "iptables -P FORWARD DROP; iptables -F CNI-FORWARD"});
+  host().Shell("iptables -P FORWARD DROP; iptables -F CNI-FORWARD");
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
   EXPECT_THAT(RunLine("inspect 8080"),
               Exits(1, Out(HasSubstr(Cat("is missing in table ip filter", kArrow)))));
@@ -363,15 +362,15 @@ TEST_F(Inspect, NotesTrafficFiltersOfOthers) {
   for (const std::string& where :
        {std::string("uplink ingress"), std::string("nomad egress"), Cat(veth_, " ingress")}) {
     const std::string link = where.substr(0, where.find(' '));
-    host().Must({"sh", "-ec", Format("tc qdisc add dev {} clsact || true", link)});
+    host().Shell(Format("tc qdisc add dev {} clsact || true", link));
     EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("Note"))) << "it has none";
-    host().Must({"sh", "-ec", Cat("tc filter add dev ", where, drop)});
+    host().Shell(Cat("tc filter add dev ", where, drop));
     EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080})) << where;
     EXPECT_THAT(RunLine("inspect 8080").out,
                 HasSubstr(Format("Note         filters of tc, which may drop what they see: tc "
                                  "filter show dev {}\n",
                                  where)));
-    host().Must({"sh", "-ec", Cat("tc filter del dev ", where, " prio 5")});
+    host().Shell(Cat("tc filter del dev ", where, " prio 5"));
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   }
   // Ours, of route_localnet.
@@ -387,8 +386,7 @@ TEST_F(Inspect, BlamesABridgeThatIsGone) {
 
 TEST_F(Inspect, BlamesNoChainThatLetsUsThrough) {
   Serve();
-  host().Must(
-      {"nft", "-f", "-"},
+  host().Nft(
       "table inet mine { chain forward { type filter hook forward priority 10; policy drop\n"
       "meta mark & 0x1000 == 0x1000 accept\n }\n }");
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");

@@ -15,10 +15,9 @@ class Traced : public CliWorld {
     veth_ = HostVethOf(result);
     address_ = AddressOf(result);
     Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
-    host().Must({"nft",
-                 Cat("table ip mine { chain f { type filter hook forward priority 5; ip daddr ",
-                     address_,
-                     " meta length 60-64 drop; }; }")});
+    host().Nft(Cat("table ip mine { chain f { type filter hook forward priority 5; ip daddr ",
+                   address_,
+                   " meta length 60-64 drop; }; }"));
   }
   [[nodiscard]] bool HasTable() {
     return host().Must({"nft", "list", "tables"}).find("nomad-bridge-trace") != std::string::npos;
@@ -32,9 +31,7 @@ class Traced : public CliWorld {
   }
 
   // Once `damage` is done on the node, in the place of the rule of the others.
-  void Do(const std::string& damage) {
-    host().Must({"sh", "-ec", Cat("nft flush table ip mine; ", damage)});
-  }
+  void Do(const std::string& damage) { host().Shell(Cat("nft flush table ip mine; ", damage)); }
   // Of a trace while a client asks, which is answered or not.
   [[nodiscard]] Outcome TraceOfClient(bool is_answered) {
     Process inspect = StartTrace();
@@ -84,10 +81,9 @@ TEST_F(Traced, IsOverSoonAfterTheClientsConnection) {
 }
 
 TEST_F(Traced, WithoutAClientTellsNothingOfOthers) {
-  host().Must({"nft",
-               Cat("table bridge mine { chain o { type filter hook output priority 0; ip saddr ",
-                   kHostIp4,
-                   " drop; }; }")});  // so that it waits
+  host().Nft(Cat("table bridge mine { chain o { type filter hook output priority 0; ip saddr ",
+                 kHostIp4,
+                 " drop; }; }"));  // so that it waits
   Process inspect = StartTrace({});
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
   EXPECT_THAT(inspect.Wait(), Exits(1, Out(Not(HasSubstr(": drop\n")))));
@@ -135,10 +131,9 @@ class SlowHandshake : public Traced {
   void ExpectAnsweredBehind(Node& where, const std::string& packets) {
     Do("true");
     Process inspect = StartTrace();
-    where.Must({"nft",
-                Cat("table inet slow { chain c { type filter hook input priority 0; ",
-                    packets,
-                    " counter drop; }; }")});
+    where.Nft(Cat("table inet slow { chain c { type filter hook input priority 0; ",
+                  packets,
+                  " counter drop; }; }"));
     Process client = Process::Start(
         {.argv = {"timeout", "8", "bash", "-c", Cat("true <>/dev/tcp/", kHostIp4, "/8080")},
          .in_child = [&] { outside().Enter(); }});
@@ -162,9 +157,9 @@ TEST_F(SlowHandshake, OfTheClientIsASuccess) {
 
 TEST_F(Traced, SaysThatAClientIsAnsweredAndDoesNotTakeIt) {
   Do("true");
-  outside().Must({"nft",
-                  "table inet deaf { chain c { type filter hook input priority 0; tcp sport 8080 "
-                  "drop; }; }"});
+  outside().Nft(
+      "table inet deaf { chain c { type filter hook input priority 0; tcp sport 8080 "
+      "drop; }; }");
   Process inspect = StartTrace();
   const Call call = {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(3000)};
   EXPECT_EQ(Ask(outside(), call), std::nullopt);
@@ -176,12 +171,11 @@ TEST_F(Traced, SaysThatAClientIsAnsweredAndDoesNotTakeIt) {
 
 TEST_F(Traced, SaysThatThePortRefuses) {
   Do("nft delete table ip mine");
-  container().Must({"nft",
-                    "table inet mine { chain c { type filter hook input priority 0; tcp dport 80 "
-                    "reject with tcp reset; }; }"});
+  container().Nft(
+      "table inet mine { chain c { type filter hook input priority 0; tcp dport 80 "
+      "reject with tcp reset; }; }");
   EXPECT_THAT(RunLine("inspect 8080 -trace"), Exits(1, Out(EndsWith("answer: it refuses\n"))));
-  container().Must(
-      {"sh", "-ec", "nft flush table inet mine; nft add rule inet mine c tcp dport 80 reject"});
+  container().Shell("nft flush table inet mine; nft add rule inet mine c tcp dport 80 reject");
   EXPECT_THAT(RunLine("inspect 8080 -trace"),
               Exits(1, Out(EndsWith(" it ends in an error, without an answer\n"))));
 }

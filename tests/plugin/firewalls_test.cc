@@ -157,8 +157,7 @@ struct Drop : Named {
 class LaterDrop : public ForeignFirewall, public ::testing::WithParamInterface<Drop> {};
 
 TEST_P(LaterDrop, IsReportedByAddAndCheckAsLongAsItIsThere) {
-  host().Must({"nft", "-f", "-"},
-              Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
+  host().Nft(Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
 
   const Outcome add = MustRun("ADD", PublishingConfig());
   EXPECT_THAT(add.err, HasSubstr("chain late of table inet mine"));
@@ -190,8 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
     kNameOf);
 
 TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
-  host().Must({"nft", "-f", "-"},
-              R"(table inet mine {
+  host().Nft(R"(table inet mine {
   chain late {
     type filter hook forward priority 10; policy drop;
     meta mark & 0x1000 == 0x1000 accept
@@ -202,8 +200,7 @@ TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
 }
 
 TEST_F(ForeignFirewall, ThatAcceptsOurMarkInAChainThatItJumpsToLetsUsThrough) {
-  host().Must({"nft", "-f", "-"},
-              R"(table inet mine {
+  host().Nft(R"(table inet mine {
   chain opened {
     meta mark & 0x1000 == 0x1000 counter log accept
   }
@@ -219,8 +216,7 @@ TEST_F(ForeignFirewall, ThatAcceptsOurMarkInAChainThatItJumpsToLetsUsThrough) {
 
 // As the warning says it: inserted, since a rule behind the drop does nothing.
 TEST_F(ForeignFirewall, ThatDropsIsOpenedByTheCommandThatDoctorNames) {
-  host().Must({"nft", "-f", "-"},
-              R"(table inet mine {
+  host().Nft(R"(table inet mine {
   chain late {
     type filter hook forward priority 10;
     log prefix "late: " drop
@@ -239,8 +235,7 @@ TEST_F(ForeignFirewall, ThatDropsIsOpenedByTheCommandThatDoctorNames) {
 }
 
 TEST_F(ForeignFirewall, ThatDropsBeforeUsIsReportedUntilItAcceptsTheBridge) {
-  host().Must({"nft", "-f", "-"},
-              R"(table inet mine {
+  host().Nft(R"(table inet mine {
   chain early {
     type filter hook forward priority -10; policy drop;
     meta mark & 0x1000 == 0x1000 accept

@@ -141,9 +141,9 @@ TEST_F(GcCommand, LeavesForeignPortsAndElementsAlone) {
   host().Must({"ip", "link", "add", "tap0", "type", "veth", "peer", "name", "tap1"});
   host().Must({"ip", "link", "set", "tap0", "master", "nomad"});
   // Nobody's, and that of a link which is there.
-  host().Must({"nft", "-f", "-"},
-              "add element inet nomad-bridge alloc4 "
-              "{ 172.26.70.1, 172.26.70.2 comment \"tap0 by hand\" }\n");
+  host().Nft(
+      "add element inet nomad-bridge alloc4 "
+      "{ 172.26.70.1, 172.26.70.2 comment \"tap0 by hand\" }\n");
   const Snapshot before = TakeHostSnapshot();
   ASSERT_THAT(before.Lines(" element of alloc4"),
               AllOf(HasSubstr("172.26.70.1"), HasSubstr("tap0 by hand")));

@@ -57,7 +57,7 @@ class Interleaving
       public ::testing::WithParamInterface<std::tuple<std::string, std::string, Second>> {
  protected:
   Interleaving() {
-    host().Must({"nft", "table ip foreign { chain rules { }; }"});
+    host().Nft("table ip foreign { chain rules { }; }");
     const Attached once = MustAdd(network_, one_);
     any_result_ = once.result;
     MustDelFrom(network_, once);

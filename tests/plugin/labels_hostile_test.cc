@@ -59,7 +59,7 @@ class HostileLabel : public LabelsWorld, public ::testing::WithParamInterface<Ho
   void ExpectRulesetLoads() {
     static_cast<void>(host().Json({"nft", "-j", "list", "ruleset"}));  // throws if it is no JSON
     const std::string listed = host().Must({"nft", "-s", "list", "ruleset"});
-    outside().Must({"nft", "-f", "-"}, listed);
+    outside().Nft(listed);
     EXPECT_EQ(outside().Must({"nft", "-s", "list", "ruleset"}), listed);
     outside().Must({"nft", "flush", "ruleset"});
   }

@@ -147,7 +147,7 @@ table ip cni_hostport {
 )";
 
 TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurDel) {
-  host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
+  host().Nft(kOfNftablesBackends);
 
   MustDelFrom(Ours(), {.container_id = "old", .netns = container().path()});
 
@@ -158,7 +158,7 @@ TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurDel) {
 }
 
 TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurNextAdd) {
-  host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
+  host().Nft(kOfNftablesBackends);
   MustAdd(Ours(), {.container_id = "old", .netns = container().path()});
   const std::string ruleset = host().Must({"nft", "list", "ruleset"});
   EXPECT_THAT(ruleset, Not(HasSubstr("10.9.0.5")));

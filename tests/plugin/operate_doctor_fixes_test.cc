@@ -300,7 +300,7 @@ for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $
 
   void Paste(const std::string& fix) {
     const std::string directory = fs::path(BinaryUnderTest()).parent_path();
-    host().Must({"sh", "-ec", Cat("PATH=/run/stubs:", directory, ":$PATH; ", fix)});
+    host().Shell(Cat("PATH=/run/stubs:", directory, ":$PATH; ", fix));
   }
 };
 
@@ -311,7 +311,7 @@ TEST_P(DoctorOf, NamesItAndItsFixHeals) {
   constexpr const char* kNames =
       "; INDEX=$(ip -o link show nomad | cut -d: -f1); "
       "BIN=$(readlink -f /opt/cni/bin/nomad-bridge)\n";
-  host().Must({"sh", "-ec", Cat("VETH=", HostVethOf(web_), kNames, damage.command)});
+  host().Shell(Cat("VETH=", HostVethOf(web_), kNames, damage.command));
   const json found = FindingsOf(damage.id).at(0);
   EXPECT_EQ(found.at("verdict"), damage.verdict);
   EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(damage.what));

@@ -18,10 +18,9 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
 TEST_F(Doctor, FindsNothingOnABareMachine) {
   Detach(kOther, {{"CNI_IFNAME", "eth1"}});
   Detach(Config());
-  host().Must({"sh",
-               "-ec",
-               "nft flush ruleset; ip link delete nomad; ip link delete br-other; "
-               "rm -r /run/nomad-bridge"});
+  host().Shell(
+      "nft flush ruleset; ip link delete nomad; ip link delete br-other; "
+      "rm -r /run/nomad-bridge");
   EXPECT_THAT(Examine().out, HasSubstr("\n0 failures, 0 warnings, "));
 }
 
@@ -88,7 +87,7 @@ TEST_F(Doctor, NamesOnceWhatIsInTheWayOfAFileOfOurs) {
     const std::string move = Format("mv --backup=numbered {} /var/tmp/", path);
     EXPECT_THAT(Examine("-quiet"),
                 Exits(1, Out(AllOf(HasSubstr(move), HasSubstr("\n1 failure, 0 warnings, ")))));
-    host().Must({"sh", "-ec", move});
+    host().Shell(move);
   }
   EXPECT_THAT(Examine(), Out(HasSubstr("\n0 failures, 0 warnings, ")));
 }
@@ -117,10 +116,9 @@ TEST_F(Doctor, CannotTellWithoutRoot) {
 // ---- what is not broken by a command on the host, as in operate_doctor_fixes_test.cc
 
 TEST_F(Doctor, IsContentWhenTheForeignChainAcceptsOurMark) {
-  host().Must(
-      {"nft",
-       "table inet mine { chain forward { type filter hook forward priority 10; policy drop; "
-       "meta mark & 0x1000 == 0x1000 accept; }; }"});
+  host().Nft(
+      "table inet mine { chain forward { type filter hook forward priority 10; policy drop; "
+      "meta mark & 0x1000 == 0x1000 accept; }; }");
   EXPECT_EQ(FindingsOf("forward.foreign").at(0).at("verdict"), "ok");
 }
 
@@ -148,10 +146,9 @@ TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
   Node& open = AddContainer("open");
   Attach(Publish({Port(9090, 90)}), As("open", open));
   Serve(open, Protocol::kTcp, {"0.0.0.0"}, 90, "page");
-  host().Must({"sh",
-               "-ec",
-               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
-               "uplink -p tcp --dport 90 -j DROP"});
+  host().Shell(
+      "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
+      "uplink -p tcp --dport 90 -j DROP");
   EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
   EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
 }
@@ -199,10 +196,9 @@ TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
 
 // Of a virtual machine behind a tap, for example.
 TEST_F(Doctor, ShutsNoAllocationsOffWhoseBridgeHasAnotherPort) {
-  host().Must({"sh",
-               "-ec",
-               "ip link add tap0 type veth peer name machine; ip link set tap0 master nomad up; "
-               "ip link set machine up"});
+  host().Shell(
+      "ip link add tap0 type veth peer name machine; ip link set tap0 master nomad up; "
+      "ip link set machine up");
   EXPECT_EQ(FindingsOf("forward.uplinks").at(0).at("verdict"), "ok");
 }
 
@@ -236,10 +232,9 @@ TEST_F(Doctor, MissesIptables) {
 TEST_F(Doctor, FindsAKernelWithoutOurModules) {
   Detach(kOther, {{"CNI_IFNAME", "eth1"}});
   Detach(Config());
-  host().Must({"sh",
-               "-ec",
-               "ip link delete nomad; ip link delete br-other; r=/run/modules/$(uname -r); "
-               "mkdir -p $r /lib/modules; touch $r/modules.dep $r/modules.builtin"});
+  host().Shell(
+      "ip link delete nomad; ip link delete br-other; r=/run/modules/$(uname -r); "
+      "mkdir -p $r /lib/modules; touch $r/modules.dep $r/modules.builtin");
   const Mounted modules({"--bind", "/run/modules"}, "/lib/modules");
   const Mounted loaded({"-t", "tmpfs", "tmpfs"}, "/sys/module");
   const Mounted settings({"-t", "tmpfs", "tmpfs"}, "/proc/sys/net/netfilter");

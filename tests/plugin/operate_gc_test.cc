@@ -93,10 +93,9 @@ TEST_F(GcLine, KeepsARecordThatCannotBeReadOfALink) {
 TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
   UseAll();
   std::ofstream("/var/run/cni/nomad/172.26.70.1") << "reference\r\neth0";
-  host().Must({"sh",
-               "-ec",
-               "iptables -t nat -A POSTROUTING -s 172.26.70.1/32 -j ACCEPT "
-               "-m comment --comment 'name: \"nomad\" id: \"reference\"'"});
+  host().Shell(
+      "iptables -t nat -A POSTROUTING -s 172.26.70.1/32 -j ACCEPT "
+      "-m comment --comment 'name: \"nomad\" id: \"reference\"'");
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
   EXPECT_TRUE(Leased().contains("172.26.70.1"));
 }
@@ -178,9 +177,9 @@ TEST_F(GcOfMachine, KeepsTheLeaseOfASilentOneThatTheNodeIsToldOf) {
 TEST_F(GcLine, RemovesElementsWithoutAnOwner) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
-  host().Must({"nft",
-               "add element inet nomad-bridge port4 "
-               "{ tcp . 9999 comment \"veth00000000000 id=gone\" : 172.26.64.99 . 80 }"});
+  host().Nft(
+      "add element inet nomad-bridge port4 "
+      "{ tcp . 9999 comment \"veth00000000000 id=gone\" : 172.26.64.99 . 80 }");
   EXPECT_THAT(RunLine("gc -dry-run"),
               Exits(1, Out(HasSubstr("tcp . 9999 in port4 of veth00000000000 has no owner"))));
   EXPECT_EQ(RunLine("gc").exit_code, 0);

@@ -40,14 +40,12 @@ TEST_F(OperatorsBridge, ThatIsGoneIsHisToMakeAgain) {
     EXPECT_THAT(MustRefuse(102, config, As("other", other_)), Msg(gone));
     EXPECT_FALSE(HasInterface(host(), "lan"));
 
-    host().Must(
-        {"sh",
-         "-ec",
-         Cat("ip link add lan up type bridge; ip link set uplink master lan; ip address add ",
-             kHostIp4,
-             "/24 dev lan; ip address add ",
-             kHostIp6,
-             "/64 dev lan nodad")});
+    host().Shell(
+        Cat("ip link add lan up type bridge; ip link set uplink master lan; ip address add ",
+            kHostIp4,
+            "/24 dev lan; ip address add ",
+            kHostIp6,
+            "/64 dev lan nodad"));
     EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0));
     const std::string address = AddressOf(add);
     EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", address}));
@@ -60,10 +58,9 @@ TEST_F(OperatorsBridge, ThatWasRenamedIsHisToRenameBack) {
   const std::string renamed = "bridge 'lan' was renamed to 'br0'";
   const json add = Attach(Publish({Port(8080, 80)}, OnLan()));
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  host().Must({"sh",
-               "-ec",
-               "ip link set lan name br0 || { ip link set lan down; "
-               "ip link set lan name br0; ip link set br0 up; }"});
+  host().Shell(
+      "ip link set lan name br0 || { ip link set lan down; "
+      "ip link set lan name br0; ip link set br0 up; }");
 
   EXPECT_THAT(
       RunLine("reconcile"),
@@ -112,7 +109,7 @@ TEST_F(OperatorsBridge, ThatHasLostItsUplinkIsNamed) {
       "'uplink' is no port of bridge 'lan' any more, and was its way to the LAN";
   EXPECT_THAT(RunLine("inspect alloc-1"), Exits(1, Out(HasSubstr(lost))));
 
-  host().Must({"sh", "-ec", FixOf("fail", lost)});
+  host().Shell(FixOf("fail", lost));
   EXPECT_EQ(FixOf("ok", ""), "");
   EXPECT_THAT(RunLine("inspect alloc-1"), Exits(0));
 }
@@ -129,7 +126,7 @@ TEST_F(OperatorsBridge, WhoseUplinkCarriesNothingIsNamed) {
         std::pair{"bridge link set dev uplink state 0", "does not forward"}}) {
     host().Must(Words(damage));
     EXPECT_FALSE(answers());
-    host().Must({"sh", "-ec", FixOf("fail", Cat(says, state))});
+    host().Shell(FixOf("fail", Cat(says, state)));
     EXPECT_TRUE(answers());
     EXPECT_EQ(FixOf("ok", ""), "");
   }
@@ -183,7 +180,7 @@ TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   host().Must(Words(Cat("ip address add ", kHostIp4, "/32 dev lo")));
   EXPECT_EQ(FixOf("ok", ""), "") << "it was moved";
   host().Must(Words(Cat("ip address delete ", kHostIp4, "/32 dev lo")));
-  host().Must({"sh", "-ec", FixOf("fail", lost)});
+  host().Shell(FixOf("fail", lost));
   EXPECT_EQ(FixOf("ok", ""), "");
 
   host().Must(Words(Cat("ip address add 203.0.113.9/24 dev lan")));
@@ -207,14 +204,12 @@ TEST_F(OperatorsBridge, WhoseAddressIsOnItsPortGetsItBack) {
   outside().Must(Words(Cat("ip address add ", beyond, "/32 dev lo")));
   Serve(outside(), Protocol::kTcp, {beyond}, kPort, "outside");
   ASSERT_TRUE(is_reached());
-  host().Must({"sh",
-               "-ec",
-               Cat("ip address del ",
+  host().Shell(Cat("ip address del ",
                    kHostIp4,
                    "/24 dev lan; ip address add ",
                    kHostIp4,
                    "/24 dev uplink; ip route replace default via ",
-                   kOutsideIp4)});
+                   kOutsideIp4));
   ASSERT_FALSE(test::Ask(outside(), {.to = kHostIp4, .port = kPort}));
 
   const std::string lost = Format(
@@ -224,7 +219,7 @@ TEST_F(OperatorsBridge, WhoseAddressIsOnItsPortGetsItBack) {
   EXPECT_THAT(RunLine("inspect alloc-1"),
               Exits(1, Out(AllOf(HasSubstr(lost), Not(HasSubstr("nomaster"))))));
   EXPECT_THAT(RunLine("doctor bridge.uplink"), Exits(1, Out(HasSubstr("1 failure"))));
-  host().Must({"sh", "-ec", FixOf("fail", lost)});
+  host().Shell(FixOf("fail", lost));
   EXPECT_EQ(FixOf("ok", ""), "");
   EXPECT_TRUE(Soon(is_reached));
   EXPECT_THAT(RunLine("doctor -quiet ports.blocked"), Exits(0));
@@ -254,7 +249,7 @@ TEST_F(OperatorsBridge, ThatHasTakenACardWithAddressesIsNamed) {
       "'beyond', which has the node's address 203.0.113.1/24, is a port of bridge 'lan': nobody is "
       "reached by it any more";
   EXPECT_THAT(RunLine("inspect alloc-1"), Exits(1, Out(HasSubstr(dark))));
-  host().Must({"sh", "-ec", FixOf("fail", dark)});
+  host().Shell(FixOf("fail", dark));
   EXPECT_EQ(FixOf("ok", ""), "");
   EXPECT_TRUE(Soon(answers));
 }

@@ -28,7 +28,7 @@ TEST_P(LostRecord, IsRebuiltFromWhatTheKernelAndTheLeasesHold) {
   for (const std::string& damage : {Cat("rm ", RecordOf(id)),
                                     Cat("echo '{' >", RecordOf(id)),
                                     std::string("rm -r /run/nomad-bridge")}) {
-    host().Must({"sh", "-ec", damage});
+    host().Shell(damage);
     EXPECT_THAT(RunLine("reconcile -n"),
                 Exits(1, Out(HasSubstr(Cat("container '", id, "' has no readable record\n")))));
     EXPECT_THAT(RunLine("reconcile"),
@@ -83,8 +83,7 @@ TEST_F(LostRecords, AreThoseThatSomebodyHasReplacedByACopy) {
 
 TEST_F(LostRecords, AreNotInventedWhereRulesAreMissing) {
   Attach(Publish({Port(8080, 80)}));
-  host().Must(
-      {"sh", "-ec", Cat("nft flush set inet nomad-bridge alloc4; rm ", RecordOf("alloc-1"))});
+  host().Shell(Cat("nft flush set inet nomad-bridge alloc4; rm ", RecordOf("alloc-1")));
   EXPECT_THAT(RunLine("reconcile"),
               Exits(1,
                     Err(HasSubstr("container 'alloc-1' has no readable record, and none can be "
@@ -96,7 +95,7 @@ TEST_F(LostRecords, AreNotInventedWhereRulesAreMissing) {
 
 TEST_F(LostRecords, ThatCannotBeRebuiltNeedWhatTheirRuntimeDoes) {
   Attach(Publish({Port(8080, 80)}), {{"CNI_ARGS", NomadArgs("billing", "alloc-1")}});
-  host().Must({"sh", "-ec", "rm -r /run/nomad-bridge; nft flush ruleset"});
+  host().Shell("rm -r /run/nomad-bridge; nft flush ruleset");
   EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr("; fix: nomad alloc stop alloc-1\n"))));
 }
 
@@ -105,7 +104,7 @@ TEST_F(LostRecords, WaitForWhatIsInTheWayOfTheDirectory) {
   const json add = Attach(Publish({Port(8080, 80)}));
   Serve(container(), Protocol::kTcp, {AddressOf(add)}, 80, "container");
   const json ports = ReadRecord("alloc-1").at("rules").at("ports");
-  host().Must({"sh", "-ec", "rm -r /run/nomad-bridge; echo x >/run/nomad-bridge"});
+  host().Shell("rm -r /run/nomad-bridge; echo x >/run/nomad-bridge");
   ASSERT_TRUE(test::Ask(outside(), {.to = kHostIp4, .port = 8080}));
 
   const std::string fix = "mv --backup=numbered /run/nomad-bridge /var/tmp/";
@@ -116,7 +115,7 @@ TEST_F(LostRecords, WaitForWhatIsInTheWayOfTheDirectory) {
                               HasSubstr("container 'alloc-1' has no readable record"),
                               Not(HasSubstr("stop"))))));
   EXPECT_THAT(RunLine("inspect 8080"), Exits(Ne(0), Out(Not(HasSubstr("stop")))));
-  host().Must({"sh", "-ec", fix});
+  host().Shell(fix);
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
   EXPECT_EQ(ReadRecord("alloc-1").at("rules").at("ports"), ports);
   EXPECT_THAT(RunLine("doctor -quiet run records table"), Exits(0));
@@ -147,7 +146,7 @@ TEST_F(LostRecordsOnLan, ClaimNoAddressOfTheBridge) {
   Attach(OnLan({{"name", "nomad"}}));
   ASSERT_EQ(ReadRecord("alloc-1").at("link").at("gateways"), json::array());
   for (const std::string& change : {std::string(), Cat("ip addr del ", kHostIp4, "/24 dev lan")}) {
-    host().Must({"sh", "-ec", Cat("rm -r /run/nomad-bridge\n", change)});
+    host().Shell(Cat("rm -r /run/nomad-bridge\n", change));
     EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record")))) << change;
     EXPECT_EQ(ReadRecord("alloc-1").at("link").at("gateways"), json::array()) << change;
   }

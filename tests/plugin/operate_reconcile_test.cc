@@ -54,10 +54,9 @@ TEST_F(Reconcile, FindsNothingWhereAllIsWell) {
 TEST_F(Reconcile, ReplacesAnElementThatNamesNoOwner) {
   AttachAll();
   const std::string before = host().Must({"nft", "-s", "list", "table", "inet", "nomad-bridge"});
-  host().Must({"sh",
-               "-ec",
-               "nft 'delete element inet nomad-bridge port4 { tcp . 8080 }'; "
-               "nft 'add element inet nomad-bridge port4 { tcp . 8080 : 172.26.64.77 . 80 }'"});
+  host().Shell(
+      "nft 'delete element inet nomad-bridge port4 { tcp . 8080 }'; "
+      "nft 'add element inet nomad-bridge port4 { tcp . 8080 : 172.26.64.77 . 80 }'");
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(1, Out(HasSubstr("tcp . 8080 in port4"))));
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
   ExpectServes();
@@ -105,7 +104,7 @@ TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
       return words.size() > 1 && words[1] == "0x2";  // in write(2) to stderr
     })) << command.argv.back();
   };
-  host().Must({"sh", "-ec", "nft flush table inet nomad-bridge; ip link set nomad down"});
+  host().Shell("nft flush table inet nomad-bridge; ip link set nomad down");
   start_blocked(Line({"reconcile"}));
   fs::remove_all(kLeases);
   start_blocked(PluginCommand("ADD", DualStack().dump(), As("waits", AddContainer("waits"))));
@@ -246,11 +245,9 @@ TEST_F(Reconcile, GoesOnPastANetworkWhoseBridgeSomebodyElseTook) {
   const json third =
       Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.7.0.0/24"}}}});
   Attach(third, As("third", AddContainer("third")));
-  host().Must({"sh",
-               "-e",
-               "-c",
-               "ip link delete br-other; ip link add br-other type veth peer name other-end; "
-               "nft flush ruleset; ip link set br-third down"});
+  host().Shell(
+      "ip link delete br-other; ip link add br-other type veth peer name other-end; "
+      "nft flush ruleset; ip link set br-third down");
 
   EXPECT_THAT(RunLine("reconcile"),
               Exits(1, Err(HasSubstr("network 'other': cannot create the bridge 'br-other'"))));
@@ -348,8 +345,7 @@ TEST_F(IfChanged, SeesAnEntryOfALockedPortThatWasChanged) {
 TEST_F(Reconcile, TakesNoPortOfOursWithAnotherNameForAnUplink) {
   AttachAll();
   const std::string port = HostVethOf(web_);
-  host().Must(
-      {"sh", "-ec", Cat("ip link set ", port, " down; ip link set ", port, " name foo0 up")});
+  host().Shell(Cat("ip link set ", port, " down; ip link set ", port, " name foo0 up"));
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(Not(HasSubstr("uplink")))));
   EXPECT_FALSE(ReadRecord("alloc-1").at("link").at("adopted"));
 }
@@ -369,10 +365,7 @@ TEST_P(KilledReconcile, IsCompletedByTheNextOne) {
   AttachAll();
   const Snapshot before = TakeHostSnapshot();
   for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
-    host().Must({"sh",
-                 "-e",
-                 "-c",
-                 "nft flush ruleset; ip link delete nomad; rm /var/run/cni/nomad/172.26.64.2"});
+    host().Shell("nft flush ruleset; ip link delete nomad; rm /var/run/cni/nomad/172.26.64.2");
     const Killing killing = RunKilledAt(Line({"reconcile"}), nth);
     SCOPED_TRACE(Cat("killed at call ", nth));
     EXPECT_THAT(RunLine("reconcile"), Exits(0));

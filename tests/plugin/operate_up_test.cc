@@ -38,11 +38,9 @@ TEST_F(Up, LetsAServiceBindToTheBridgesAddressBeforeTheFirstAllocation) {
 TEST_F(Up, MakesWhatTheFirstAllocationWouldMake) {
   const json config = DualStack();
   UseOnce(config);
-  host().Must({"sh",
-               "-e",
-               "-c",
-               "ip link delete nomad; nft flush ruleset; "
-               "sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0"});
+  host().Shell(
+      "ip link delete nomad; nft flush ruleset; "
+      "sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0");
   EXPECT_THAT(RunLine(Cat("up ", Write("nomad.conflist", {config}))).out, HasSubstr("is up"));
   EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "1");
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");

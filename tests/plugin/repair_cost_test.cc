@@ -82,7 +82,7 @@ class Cost : public CliWorld {
 
 TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
   const auto change_a_rule = [this] { host().Must(Words("nft add rule ip foreign rules accept")); };
-  host().Must({"nft", "table ip foreign { chain rules { }; }"});
+  host().Nft("table ip foreign { chain rules { }; }");
   const json config = DualStack();
   Attach(config, As("first", AddContainer("first")));
   const auto quiet = Measure([] {});
@@ -216,8 +216,8 @@ TEST_F(Cost, OfOthersForwardRulesIsPaidOnce) {
   for (int n = 0; n < 3000; ++n) {
     mine += Cat("add rule inet mine forward tcp dport ", 1000 + n, " accept\n");
   }
-  host().Must({"nft", "table ip foreign { chain rules { }; }; table inet mine { }"});
-  host().Must({"nft", "-f", "-"}, mine);
+  host().Nft("table ip foreign { chain rules { }; }; table inet mine { }");
+  host().Nft(mine);
   const json config = Publish({Port(8080, 80)});
   const json result = Attach(config);
   const auto calls = [&] {
@@ -326,7 +326,7 @@ TEST_P(CostOfGcBeside, GrowsWithTheLeasesAlone) {
     return calls(kFew + kMore) - few;
   };
   const int without = growth();
-  host().Must({"sh", "-ec", GetParam().script});
+  host().Shell(GetParam().script);
   // A call that was interrupted is made again.
   EXPECT_LT(growth() - without, kMore);
 }

@@ -98,7 +98,7 @@ TEST_F(StateFiles, WithADirectoryInTheirPlaceAreNamedWithWhatMovesThatAway) {
     fs::create_directories(Cat("/var/tmp/", fs::path(path).filename().string(), "/before"));
     const std::string move = Format("mv --backup=numbered {} /var/tmp/", path);
     EXPECT_THAT(RunPlugin("ADD", Config()), Fails(5, Details(HasSubstr(move))));
-    host().Must({"sh", "-ec", move});
+    host().Shell(move);
     EXPECT_FALSE(fs::exists(Cat("/var/tmp/", fs::path(path).filename().string(), "/before")));
     EXPECT_TRUE(fs::exists(Cat("/var/tmp/", fs::path(path).filename().string(), ".~1~/before")));
   }

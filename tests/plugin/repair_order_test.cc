@@ -52,11 +52,9 @@ class Order : public CliWorld {
   void AddStaleFlow() { host().Must(Words(Cat("conntrack -I --timeout 600", kStaleFlow))); }
 
   void AddReferenceRule() {
-    host().Must({"sh",
-                 "-ec",
-                 Cat("iptables -t nat -A POSTROUTING -s ",
+    host().Shell(Cat("iptables -t nat -A POSTROUTING -s ",
                      kReferenceSource,
-                     " -j ACCEPT -m comment --comment 'name: \"nomad\" id: \"alloc-1\"'")});
+                     " -j ACCEPT -m comment --comment 'name: \"nomad\" id: \"alloc-1\"'"));
   }
 
   // What a reboot and an operator take away.

@@ -63,7 +63,7 @@ class Upgrade : public World {
   void ReplaceTable(const std::string& table, const std::string& more = {}) {
     const std::string commands =
         Cat("delete table inet nomad-bridge\n", table, ElementsFor(table), more);
-    host().Must({"nft", "-f", "-"}, commands);
+    host().Nft(commands);
     ASSERT_NE(Table(), before_);
     ASSERT_TRUE(connection_->Echoes("in the other release's time\n"));
   }

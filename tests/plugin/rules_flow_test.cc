@@ -45,9 +45,9 @@ class Flows : public World {
 
   // What our table no longer asks for, somebody else's does: the kernel goes on tracking flows.
   void DeleteOurTable() {
-    host().Must({"nft", "-f", "-"},
-                "table inet other { chain in { type filter hook prerouting priority 0; "
-                "ct state invalid counter; }; }");
+    host().Nft(
+        "table inet other { chain in { type filter hook prerouting priority 0; "
+        "ct state invalid counter; }; }");
     host().Must({"nft", "delete", "table", "inet", kTable});
   }
 

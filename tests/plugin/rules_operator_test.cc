@@ -160,7 +160,7 @@ TEST_F(Operator, SavesAndRestoresIptables) {
 TEST_F(Operator, LoadsWhatNftLists) {
   const json add = AddWeb();
   const std::string before = Ruleset();
-  host().Must({"nft", "-f", "-"}, "flush ruleset\n" + host().Must({"nft", "list", "ruleset"}));
+  host().Nft("flush ruleset\n" + host().Must({"nft", "list", "ruleset"}));
   EXPECT_EQ(Ruleset(), before);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
   EXPECT_THAT(MustCheck(Web(), add, As("web", container())), Err(Not(HasSubstr("repaired"))));
@@ -275,7 +275,7 @@ TEST_F(Operator, FindsSctpInTheMap) {
 // Two uplinks, and answers go out by the one that the question came in by: the usual recipe.
 TEST_F(Operator, SavesHisOwnMarksOfConnectionsAlone) {
   Node& second = AddContainer("second");
-  host().Must({"sh", "-ec", R"(
+  host().Shell(R"(
 ip link add second index 71 type veth peer name eth0 netns second
 sysctl -qw net.ipv6.conf.second.accept_dad=0
 ip address add 192.0.2.1/24 dev second
@@ -293,15 +293,15 @@ for tables in iptables ip6tables; do
   $tables -t mangle -A PREROUTING -i second -m mark --mark 0 -j MARK --set-mark 2
   $tables -t mangle -A POSTROUTING -j CONNMARK --save-mark
 done
-)"});
-  second.Must({"sh", "-ec", R"(
+)");
+  second.Shell(R"(
 sysctl -qw net.ipv6.conf.eth0.accept_dad=0
 ip address add 192.0.2.2/24 dev eth0
 ip address add 2001:db8:200::2/64 dev eth0 nodad
 ip address add 203.0.113.9/32 dev lo
 ip address add 2001:db8:9::9/128 dev lo nodad
 ip link set eth0 up
-)"});
+)");
   AddWeb();
   for (const auto& [host_ip, far] :
        {std::pair("192.0.2.1", "203.0.113.9"), std::pair("2001:db8:200::1", "2001:db8:9::9")}) {
@@ -314,12 +314,12 @@ ip link set eth0 up
 // As the filters that come after ours see it, whatever else is in the mark.
 TEST_F(Operator, FindsOurMarkInHisForwardChainAndNowhereBehind) {
   AddWeb();
-  host().Must({"nft", "-f", "-"},
-              "table inet look {\n"
-              "chain filter { type filter hook forward priority 10;\n"
-              "meta mark & 0x1000 == 0x1000 counter comment \"forward\"\n}\n"
-              "chain behind { type filter hook postrouting priority -300;\n"
-              "meta mark & 0x1000 == 0x1000 counter comment \"behind\"\n}\n}");
+  host().Nft(
+      "table inet look {\n"
+      "chain filter { type filter hook forward priority 10;\n"
+      "meta mark & 0x1000 == 0x1000 counter comment \"forward\"\n}\n"
+      "chain behind { type filter hook postrouting priority -300;\n"
+      "meta mark & 0x1000 == 0x1000 counter comment \"behind\"\n}\n}");
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
   const std::string counters = host().Must(Words("nft list table inet look"));
   EXPECT_THAT(counters, Not(HasSubstr("packets 0 bytes 0 comment \"forward\"")));

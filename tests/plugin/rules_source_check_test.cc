@@ -260,7 +260,7 @@ TEST_F(SourceCheck, GoesThroughNftAndBackUnchanged) {
   const json config = Config({{"repairOnCheck", false}});
   const json result = Attach(config, As("forger", container()));
   const std::string before = host().Must({"nft", "list", "ruleset"});
-  host().Must({"nft", "-f", "-"}, "flush ruleset\n" + before);
+  host().Nft("flush ruleset\n" + before);
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), before);
   MustCheck(config, result, As("forger", container()));
 }

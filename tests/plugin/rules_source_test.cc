@@ -171,10 +171,9 @@ class Ruleset : public Masquerade {
  protected:
   // What the outside gets at prerouting and `match` says, as a number of packets.
   void Count(const std::string& match) {
-    outside().Must({"nft", "-f", "-"},
-                   Cat("table inet seen { chain c { type filter hook prerouting priority raw; ",
-                       match,
-                       " counter;\n}\n}\n"));
+    outside().Nft(Cat("table inet seen { chain c { type filter hook prerouting priority raw; ",
+                      match,
+                      " counter;\n}\n}\n"));
   }
   [[nodiscard]] int Counted() {
     const json listed = outside().Json({"nft", "-j", "list", "table", "inet", "seen"});

@@ -57,7 +57,7 @@ class Soak : public World {
                               .port = port,
                               .config = Publish({Port(port, 80), Port(port, 80, "udp")})});
     }
-    host().Must({"nft", "table ip foreign { chain rules { }; }"});
+    host().Nft("table ip foreign { chain rules { }; }");
   }
 
   [[nodiscard]] unsigned Random(unsigned end) { return static_cast<unsigned>(random_() % end); }
@@ -143,7 +143,7 @@ class Soak : public World {
     host().Must(Words("nft add rule ip foreign rules accept"));
     if (step % 40 == 39) {
       host().Must(Words("nft flush ruleset"));
-      host().Must({"nft", "table ip foreign { chain rules { }; }"});
+      host().Nft("table ip foreign { chain rules { }; }");
       ++tally_["flushes"];
     }
     if (const int next = tally_["bridge deletions"] + 1; next < 3 && Progress() * 3 >= next) {

@@ -33,7 +33,12 @@ class Node {
   // The stdout of a program that must succeed; else an exception with its output.
   // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
   std::string Must(const std::vector<std::string>& argv, const std::string& input = "") const;
-  // The same, as JSON ("ip -j" prints nothing for nothing: an empty array then).
+  // The same of a script.
+  // NOLINTNEXTLINE(modernize-use-nodiscard): as above
+  std::string Shell(const std::string& script) const { return Must({"sh", "-ec", script}); }
+  // What nft reads from a file.
+  void Nft(const std::string& commands) const { Must({"nft", "-f", "-"}, commands); }
+  // The same as of a program, as JSON ("ip -j" prints nothing for nothing: an empty array then).
   [[nodiscard]] json Json(const std::vector<std::string>& argv) const;
 
   // "net/ipv4/ip_forward"; "" if there is no such setting.
