@@ -156,10 +156,9 @@ Causes FindOtherWay(state::Host& host,
 
 }  // namespace
 
-Causes FindInAnswers(state::Host& host, rtnl::Socket& container, const Journey& journey) {
-  const state::Record& record = *journey.record;
+Causes FindInAnswers(state::Host& host, Interior& inside, const Journey& journey) {
+  auto& [netns, record, container, own] = inside;
   const Ip& address = journey.port.container_ip;
-  const std::optional<rtnl::Link> own = FindOwnLink(container, record);
   if (!journey.client || !own || !Contains(AddressesOnly(container.Addresses(*own)), address)) {
     return {};
   }

@@ -82,9 +82,9 @@ void LookAtLoopback(rtnl::Socket& container, const state::Record& record, Causes
 
 }  // namespace
 
-Causes FindWhatCheckRefuses(rtnl::Socket& container, const state::Record& record) {
+Causes FindWhatCheckRefuses(Interior& inside) {
+  auto& [netns, record, container, link] = inside;
   Causes causes;
-  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
   if (link && record.IsLive(cni::Part::kLink)) {
     LookAtName(*link, record, causes);
     LookAtPrefixes(container, *link, record, causes);

@@ -148,59 +148,56 @@ std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
 }
 
 // On `number`, a port of the container.
-Listening FindListenerOn(std::uint16_t number,
-                         const netlink::Netns& container,
-                         rtnl::Socket& net,
-                         const std::optional<rtnl::Link>& own,
-                         const portmap::DnatEntry& port) {
+Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::DnatEntry& port) {
   Listening listening{.port = port, .where = Cat(portmap::Text(port.protocol), '/', number)};
   if (port.protocol == portmap::Protocol::kSctp) {
     listening.is_answered = true;  // whose sockets are not listed
     return listening;
   }
   listening.listeners =
-      sockets::ListenerLists::In(container).Of(static_cast<sockets::Protocol>(port.protocol));
+      sockets::ListenerLists::In(inside.netns).Of(static_cast<sockets::Protocol>(port.protocol));
   std::erase_if(listening.listeners,
                 [&](const sockets::Listener& each) { return each.port != number; });
   listening.has_any = !listening.listeners.empty();
   const auto accepts = [&](const sockets::Listener& each) {
-    return each.Accepts(port.container_ip) && !IsBoundElsewhere(each, own);
+    return each.Accepts(port.container_ip) && !IsBoundElsewhere(each, inside.link);
   };
   listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
-  listening.mismatch = MismatchOf(listening, net);
+  listening.mismatch = MismatchOf(listening, inside.net);
   std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
   return listening;
 }
 
 }  // namespace
 
-std::vector<Listening> FindListeners(const netlink::Netns& container,
-                                     rtnl::Socket& net,
-                                     nft::Ruleset& rules,
-                                     const state::Record& record) {
-  const std::optional<rtnl::Link> own = FindOwnLink(net, record);
+std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules) {
   std::vector<Listening> all;
-  for (const portmap::DnatEntry& port : record.rules.ports) {
+  for (const portmap::DnatEntry& port : inside.record.rules.ports) {
     const std::optional<nft::Effect> redirect =
-        FindRedirect(net, rules, {.record = &record, .port = port});
+        FindRedirect(inside, rules, {.record = &inside.record, .port = port});
     Listening listening =
-        FindListenerOn(redirect ? *redirect->port : port.container_port, container, net, own, port);
+        FindListenerOn(redirect ? *redirect->port : port.container_port, inside, port);
     listening.is_redirected = redirect && listening.is_answered;
     // A redirect that leads to nobody is a cause itself.
     all.push_back(redirect && !listening.is_answered
-                      ? FindListenerOn(port.container_port, container, net, own, port)
+                      ? FindListenerOn(port.container_port, inside, port)
                       : listening);
   }
   return all;
 }
 
-std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container, const state::Record& record) {
-  if (std::optional<rtnl::Link> link = container.FindLink(record.id.ifname)) {
-    return link;
+std::optional<netlink::Netns> FindNetns(const state::Record& record) {
+  std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
+  return netns && netns->id() == record.netns ? std::move(netns) : std::nullopt;
+}
+
+std::optional<rtnl::Link> Interior::FindLink() {
+  if (std::optional<rtnl::Link> named = net.FindLink(record.id.ifname)) {
+    return named;
   }
-  std::vector<rtnl::Link> links = container.Links();
-  const auto link = std::ranges::find(links, record.ContainerMac(), &rtnl::Link::mac);
-  return link == links.end() ? std::nullopt : std::optional(std::move(*link));
+  std::vector<rtnl::Link> links = net.Links();
+  const auto found = std::ranges::find(links, record.ContainerMac(), &rtnl::Link::mac);
+  return found == links.end() ? std::nullopt : std::optional(std::move(*found));
 }
 
 std::optional<Ip> FindGateway(const state::Record& record, Family family) {
@@ -226,10 +223,8 @@ Fix FixByGateway(const state::Record& record, const Ip& gateway, const std::stri
              : Fix::Advice(Format("if {} is the LAN's router: {}", gateway, inside));
 }
 
-Causes FindInContainer(rtnl::Socket& container,
-                       const state::Record& record,
-                       const std::optional<Ip>& client) {
-  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
+Causes FindInContainer(Interior& inside, const std::optional<Ip>& client) {
+  auto& [netns, record, container, link] = inside;
   if (!link) {
     return {
         {.text = Format("no interface '{}'", record.id.ifname), .fix = record.RuntimeFix("stop")}};
@@ -255,25 +250,20 @@ Causes FindInContainer(rtnl::Socket& container,
   return causes;
 }
 
-Causes FindArpIgnoredInside(const netlink::Netns& netns,
-                            rtnl::Socket& container,
-                            const state::Record& record) {
-  std::optional<rtnl::Link> link = FindOwnLink(container, record);
+Causes FindArpIgnoredInside(const Interior& inside) {
+  const auto& [netns, record, container, link] = inside;
   if (!link || !link->ipv4 || !PublishedFamilies(record).contains(Family::kIpv4)) {
     return {};
   }
-  link->ipv4->arp_ignore = 0;  // FindInContainer() says so
   long of_all = 0;
   netlink::InNetns(
       netns, [&] { of_all = netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore")); });
   return FindArpIgnored(*link, of_all, InsideFix(record, ""));
 }
 
-Causes FindHopLimit(const netlink::Netns& netns,
-                    rtnl::Socket& container,
-                    const state::Record& record) {
+Causes FindHopLimit(const Interior& inside) {
+  const auto& [netns, record, container, link] = inside;
   Causes causes;
-  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
   for (const Family family : PublishedFamilies(record)) {
     const bool is_ipv4 = family == Family::kIpv4;
     if (!link || !OwnGateway(record, family)) {
@@ -293,11 +283,9 @@ Causes FindHopLimit(const netlink::Netns& netns,
   return causes;
 }
 
-std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,
-                                                  const state::Record& record) {
-  const std::optional<rtnl::Link> own = FindOwnLink(container, record);
-  return own ? TrafficControlOf(container, *own, InsideFix(record, ""))
-             : std::vector<std::string>();
+std::vector<std::string> FindTrafficControlInside(Interior& inside) {
+  return inside.link ? TrafficControlOf(inside.net, *inside.link, InsideFix(inside.record, ""))
+                     : std::vector<std::string>();
 }
 
 Causes FindInService(const state::Record& record, const Listening& listening) {

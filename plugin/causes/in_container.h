@@ -5,7 +5,7 @@
 #pragma once
 
 #include "netlink/sockets/listeners.h"
-#include "plugin/causes/journey.h"
+#include "plugin/causes/stations.h"
 
 namespace nomad_bridge::causes {
 
@@ -20,15 +20,23 @@ struct Listening {
   std::string mismatch = {};   // why not
 };
 
-// `net` and `rules` are those of `container`.
-[[nodiscard]] std::vector<Listening> FindListeners(const netlink::Netns& container,
-                                                   rtnl::Socket& net,
-                                                   nft::Ruleset& rules,
-                                                   const state::Record& record);
+// The namespace of `record`; nullopt if it is not to be seen from here.
+[[nodiscard]] std::optional<netlink::Netns> FindNetns(const state::Record& record);
 
-// The interface that ADD made, also where the container has given it another name.
-[[nodiscard]] std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container,
-                                                    const state::Record& record);
+// A container as it is found: `link` is the interface that ADD made, also where the container has
+// given it another name.
+struct Interior {
+  const netlink::Netns& netns;
+  const state::Record& record;
+  rtnl::Socket net = rtnl::Socket::In(netns);
+  std::optional<rtnl::Link> link = FindLink();
+
+ private:
+  [[nodiscard]] std::optional<rtnl::Link> FindLink();
+};
+
+// `rules` are those of the container.
+[[nodiscard]] std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules);
 
 // Where its default route leads if its config names none: to the node, or to a LAN's router.
 [[nodiscard]] std::optional<Ip> FindGateway(const state::Record& record, Family family);
@@ -39,28 +47,34 @@ struct Listening {
                                const std::string& command);
 
 // The interface, its addresses, and the routes of answers.
-[[nodiscard]] Causes FindInContainer(rtnl::Socket& container,
-                                     const state::Record& record,
-                                     const std::optional<Ip>& client);
+[[nodiscard]] Causes FindInContainer(Interior& inside, const std::optional<Ip>& client);
 // Of a network that the node routes: the node takes the last hop of what the container sends. Not
 // for many containers: /proc's settings of each cost as much as those of all before
 // (netlink/core/sysctl.h).
-[[nodiscard]] Causes FindHopLimit(const netlink::Netns& netns,
-                                  rtnl::Socket& container,
-                                  const state::Record& record);
+[[nodiscard]] Causes FindHopLimit(const Interior& inside);
 // Who asks for its address gets no answer, as the setting of all its links says. Not for many
 // containers, either.
-[[nodiscard]] Causes FindArpIgnoredInside(const netlink::Netns& netns,
-                                          rtnl::Socket& container,
-                                          const state::Record& record);
+[[nodiscard]] Causes FindArpIgnoredInside(const Interior& inside);
 // What carries packets, but is not as ADD has answered: CHECK fails for it.
-[[nodiscard]] Causes FindWhatCheckRefuses(rtnl::Socket& container, const state::Record& record);
+[[nodiscard]] Causes FindWhatCheckRefuses(Interior& inside);
 
 // Where what answers a connection goes: nowhere, to a gateway that is not there, or out of another
 // interface, whose network lets no other address out.
-[[nodiscard]] Causes FindInAnswers(state::Host& host,
-                                   rtnl::Socket& container,
-                                   const Journey& journey);
+[[nodiscard]] Causes FindInAnswers(state::Host& host, Interior& inside, const Journey& journey);
+
+// FindTrafficControl(), inside.
+[[nodiscard]] std::vector<std::string> FindTrafficControlInside(Interior& inside);
+
+// The hooks that packets pass inside.
+[[nodiscard]] std::vector<Station> StationsInContainer(Interior& inside, const Journey& journey);
+// A rule inside, such as a sidecar's, that leads the connection to another of its ports.
+[[nodiscard]] std::optional<nft::Effect> FindRedirect(Interior& inside,
+                                                      nft::Ruleset& rules,
+                                                      const Journey& journey);
+// FindInRules(), inside.
+[[nodiscard]] Causes FindInContainerRules(Interior& inside,
+                                          nft::Ruleset& rules,
+                                          const Journey& journey);
 
 // A service that does not accept: its process is stopped, or its backlog is full.
 [[nodiscard]] Causes FindInService(const state::Record& record, const Listening& listening);

@@ -3,8 +3,8 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/table.h"
+#include "plugin/causes/in_container.h"
 #include "plugin/causes/rule_texts.h"
-#include "plugin/causes/stations.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -260,10 +260,8 @@ Causes FindInOwnRules(NodeFacts& facts, const Journey& journey, bool with_zones)
   return FindOnNode(facts.Rules(), StationsOfOwn(facts, journey), journey, with_zones);
 }
 
-std::optional<Effect> FindRedirect(rtnl::Socket& container,
-                                   nft::Ruleset& rules,
-                                   const Journey& journey) {
-  for (Station& station : StationsInContainer(container, journey)) {
+std::optional<Effect> FindRedirect(Interior& inside, nft::Ruleset& rules, const Journey& journey) {
+  for (Station& station : StationsInContainer(inside, journey)) {
     for (const Effect& effect : EffectsAt(rules, station)) {
       if (effect.port && Ends(rules, effect, station)) {
         return effect;
@@ -273,12 +271,12 @@ std::optional<Effect> FindRedirect(rtnl::Socket& container,
   return std::nullopt;
 }
 
-Causes FindInContainerRules(rtnl::Socket& container, nft::Ruleset& rules, const Journey& journey) {
-  std::vector<Station> stations = StationsInContainer(container, journey);
+Causes FindInContainerRules(Interior& inside, nft::Ruleset& rules, const Journey& journey) {
+  std::vector<Station> stations = StationsInContainer(inside, journey);
   Causes causes = FindFirst(rules, stations, true, journey);
   for (Cause& cause : causes) {
     if (!cause.fix.command.empty()) {
-      cause.fix.command = InsideFix(*journey.record, cause.fix.command);
+      cause.fix.command = InsideFix(inside.record, cause.fix.command);
     }
   }
   return causes;

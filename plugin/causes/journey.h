@@ -132,9 +132,6 @@ class Planner {
 // that shows it: of others, of which cannot be told what they drop.
 [[nodiscard]] std::vector<std::string> FindTrafficControl(state::Host& host,
                                                           const Journey& journey);
-// The same in the container.
-[[nodiscard]] std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,
-                                                                const state::Record& record);
 
 // From the node to the container and back: addresses, routes, neighbours and the bridge's port.
 [[nodiscard]] Causes FindToContainer(NodeFacts& facts, const Journey& journey);
@@ -163,8 +160,7 @@ class Planner {
 // Zero where no rule of policy routing asks for one.
 [[nodiscard]] Marks FindMarks(NodeFacts& facts, const Journey& journey);
 
-// Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
-// and, below, in the container, whose ruleset `rules` is.
+// Rules of others, in nf_tables, at every hook of the node that the connection's packets pass.
 [[nodiscard]] Causes FindInRules(NodeFacts& facts, const Journey& journey);
 // Whether rules, also ours, end it only because the bridge was renamed: they know it by its name.
 [[nodiscard]] bool IsEndedByBridgeName(NodeFacts& facts, const Journey& journey);
@@ -173,13 +169,5 @@ class Planner {
 [[nodiscard]] Causes FindInOwnRules(NodeFacts& facts, const Journey& journey, bool with_zones);
 // What they do to other packets of the container than those of a connection to its port.
 [[nodiscard]] std::vector<std::string> FindBesideInRules(NodeFacts& facts, const Journey& journey);
-// A rule inside the container, such as a sidecar's, that leads the connection to another of its
-// ports.
-[[nodiscard]] std::optional<nft::Effect> FindRedirect(rtnl::Socket& container,
-                                                      nft::Ruleset& rules,
-                                                      const Journey& journey);
-[[nodiscard]] Causes FindInContainerRules(rtnl::Socket& container,
-                                          nft::Ruleset& rules,
-                                          const Journey& journey);
 
 }  // namespace nomad_bridge::causes

@@ -334,16 +334,14 @@ std::vector<Station> StationsOfOwn(NodeFacts& facts, const Journey& journey) {
   return stations;
 }
 
-std::vector<Station> StationsInContainer(rtnl::Socket& container, const Journey& journey) {
-  const state::Record& record = *journey.record;
-  const rtnl::Link own =
-      FindOwnLink(container, record).value_or(rtnl::Link{.name = record.id.ifname});
+std::vector<Station> StationsInContainer(Interior& inside, const Journey& journey) {
+  const rtnl::Link own = inside.link.value_or(rtnl::Link{.name = inside.record.id.ifname});
   nft::Packet request = Through(Translated(journey), own, kNone);
   request.ct_status.value = 0;  // of the container's own conntrack
   request.is_local = true;
   nft::Packet answer = Through(Answer(journey), kNone, own);
   answer.ct_status.value = 0;
-  std::vector<Station> stations = LookupsInside(container, journey, own);
+  std::vector<Station> stations = LookupsInside(inside.net, journey, own);
   Append(stations, AtIngress(request, Direction::kRequest, own.name));
   Append(stations, Prerouting(request, request, Direction::kRequest));
   stations.push_back({.point = Point::kInput, .packet = request});

@@ -77,7 +77,4 @@ enum class BridgeName : std::uint8_t { kRecorded, kPresent };
 constexpr std::int32_t kConntrackPriority = -200;
 constexpr std::uint32_t kAllStates = 0x7f;  // of conntrack
 
-[[nodiscard]] std::vector<Station> StationsInContainer(rtnl::Socket& container,
-                                                       const Journey& journey);
-
 }  // namespace nomad_bridge::causes

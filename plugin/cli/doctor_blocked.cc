@@ -7,7 +7,6 @@
 #include "base/list.h"
 #include "base/memo.h"
 #include "base/text.h"
-#include "netlink/core/netns.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/cli/doctor.h"
 
@@ -57,17 +56,14 @@ class BlockedLook {
  private:
   // Where nothing else is known to be wrong: what a container shows itself, its own check says.
   [[nodiscard]] causes::Causes OfSilent(const causes::Journey& journey) {
-    const state::Record& record = *journey.record;
     causes::Causes silent =
         is_whole_ ? causes::FindSilentContainer(facts_, journey) : causes::Causes();
-    const std::optional<netlink::Netns> netns =
-        silent.empty() ? std::nullopt : netlink::Netns::Find(record.netns_path);
-    if (!netns || netns->id() != record.netns) {
+    const auto netns = silent.empty() ? std::nullopt : causes::FindNetns(*journey.record);
+    if (!netns) {
       return silent;
     }
-    rtnl::Socket container = rtnl::Socket::In(*netns);
-    return causes::FindInContainer(container, record, std::nullopt).empty() ? silent
-                                                                            : causes::Causes();
+    causes::Interior inside{*netns, *journey.record};
+    return causes::FindInContainer(inside, std::nullopt).empty() ? silent : causes::Causes();
   }
 
   [[nodiscard]] bool HasRulesAboutPorts(Family family) {

@@ -1,5 +1,4 @@
 #include "base/text.h"
-#include "netlink/core/netns.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/link/container.h"
@@ -11,20 +10,20 @@ namespace {
 // to be seen from here is no fault of the allocation.
 void CheckInside(Examination& node, const Attachment& attachment) {
   const state::Record& record = *attachment.record;
-  const std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
-  if (!netns || netns->id() != record.netns) {
+  const std::optional<netlink::Netns> netns = causes::FindNetns(record);
+  if (!netns) {
     return;
   }
   const auto text = [&](const causes::Cause& cause) {
     return Format("allocation '{}': {}", attachment.Allocation(), cause.text);
   };
-  rtnl::Socket container = rtnl::Socket::In(*netns);
-  for (const causes::Cause& cause : causes::FindInContainer(container, record, std::nullopt)) {
+  causes::Interior inside{*netns, record};
+  for (const causes::Cause& cause : causes::FindInContainer(inside, std::nullopt)) {
     if (!node.HasFix(cause.fix)) {  // of bridge.mac
       node.Fail(text(cause), cause.fix);
     }
   }
-  for (const causes::Cause& refused : causes::FindWhatCheckRefuses(container, record)) {
+  for (const causes::Cause& refused : causes::FindWhatCheckRefuses(inside)) {
     node.Warn(text(refused), refused.fix);
   }
 }

@@ -51,10 +51,10 @@ class Inspection {
   SideMismatches Run() {
     sides_.is_host_known = Try([&] { CompareHostSide(); });
     are_rules_whole_ = are_rules_whole_ && sides_.is_host_known;
-    const std::optional<netlink::Netns> netns = netlink::Netns::Find(record_.netns_path);
+    const std::optional<netlink::Netns> netns = causes::FindNetns(record_);
     if (attachment_.state == State::kDead) {
       sides_.container = {{.text = "its namespace is gone", .fix = "nomad-bridge gc"}};
-    } else if (!netns || netns->id() != record_.netns) {
+    } else if (!netns) {
       sides_.container = {
           {.text = Format("its namespace is not to be seen at '{}'", record_.netns_path),
            .fix = Fix::Advice("look from where the runtime's mounts are seen"),
@@ -142,22 +142,22 @@ class Inspection {
   }
 
   void LookInside(const netlink::Netns& netns) {
-    rtnl::Socket container = rtnl::Socket::In(netns);
-    sides_.container = causes::FindInContainer(container, record_, client_);
-    for (Cause& cause : causes::FindHopLimit(netns, container, record_)) {
+    causes::Interior inside{netns, record_};
+    sides_.container = causes::FindInContainer(inside, client_);
+    for (Cause& cause : causes::FindHopLimit(inside)) {
       cause.ends = !client_ || !host_.net.AllAddresses().contains(*client_);
       sides_.container.push_back(std::move(cause));
     }
-    Append(sides_.container, causes::FindArpIgnoredInside(netns, container, record_));
-    for (const Cause& refused : causes::FindWhatCheckRefuses(container, record_)) {
+    AddNew(sides_.container, causes::FindArpIgnoredInside(inside), true);
+    for (const Cause& refused : causes::FindWhatCheckRefuses(inside)) {
       AddNote(refused.text);
     }
-    AddNotes(causes::FindTrafficControlInside(container, record_));
-    nft::Socket inside = nft::Socket::In(netns);
+    AddNotes(causes::FindTrafficControlInside(inside));
+    nft::Socket nft_inside = nft::Socket::In(netns);
     std::vector<std::uint16_t> queues;
     netlink::InNetns(netns, [&] { queues = nft::ReadQueues(); });
-    nft::Ruleset rules_inside(inside, std::move(queues));
-    std::vector<Listening> all = causes::FindListeners(netns, container, rules_inside, record_);
+    nft::Ruleset rules_inside(nft_inside, std::move(queues));
+    std::vector<Listening> all = causes::FindListeners(inside, rules_inside);
     std::stable_partition(
         all.begin(), all.end(), [&](const Listening& each) { return IsMeant(each.port); });
     const std::vector<Listening> listened = TakeListened(all);
@@ -177,11 +177,11 @@ class Inspection {
       journey.marks = causes::FindMarks(facts_, journey);
       const bool is_meant = IsMeant(port);
       LookOnTheWay(journey, is_meant);
-      AddNew(sides_.container, causes::FindInAnswers(host_, container, journey), is_meant);
+      AddNew(sides_.container, causes::FindInAnswers(host_, inside, journey), is_meant);
       AddNew(sides_.container, causes::FindInXfrmInside(xfrm_inside, journey), is_meant);
       if (!listening.is_redirected) {
         AddNew(sides_.container,
-               causes::FindInContainerRules(container, rules_inside, journey),
+               causes::FindInContainerRules(inside, rules_inside, journey),
                is_meant);
       }
       if (sides_.FindCause() == nullptr) {
