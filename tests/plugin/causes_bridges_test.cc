@@ -20,18 +20,20 @@ INSTANTIATE_TEST_SUITE_P(
         {"Ipv4",
          Cat("iptables -P FORWARD DROP; ", kRename),
          "bridge 'nomad' was renamed to 'old'",
+         kTcp,
          "bridge.intact"},
         {"Ipv6",
          Cat("ip6tables -P FORWARD DROP; ", kRename, "ip address add fd00:26::1/64 dev old nodad"),
          "bridge 'nomad' was renamed to 'old'",
-         "bridge.intact",
-         Way::kTcp6},
+         kTcp6,
+         "bridge.intact"},
         {"InRulesOfOthers",
          Cat("nft 'table inet mine { chain f { type filter hook forward "
              "priority -5; policy drop; iifname nomad accept; oifname nomad "
              "accept; }; }'; ",
              kRename),
          "bridge 'nomad' was renamed to 'old'",
+         kTcp,
          "bridge.intact"}}),
     kNameOf);
 

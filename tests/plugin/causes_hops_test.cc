@@ -16,13 +16,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::ValuesIn(std::vector<Cause>{
         {"Container",
          "sysctl -qw net.ipv4.ip_default_ttl=1",
-         "net/ipv4/ip_default_ttl is 1: its answers to clients beyond the node end on the node",
-         ""},
+         "net/ipv4/ip_default_ttl is 1: its answers to clients beyond the node end on the node"},
         {"Container6",
          "sysctl -qw net.ipv6.conf.eth0.hop_limit=1",
          "net/ipv6/conf/eth0/hop_limit is 1: its answers to clients beyond the node",
-         "",
-         Way::kTcp6},
+         kTcp6},
         {"Requests",
          "iptables -t mangle -A PREROUTING -i uplink -j TTL --ttl-set 1",
          "on the node, chain PREROUTING of table ip mangle (rule with handle 2) leaves too few "
@@ -32,8 +30,7 @@ INSTANTIATE_TEST_SUITE_P(
          "ip6tables -t mangle -A PREROUTING -i uplink -j HL --hl-set 1",
          "chain PREROUTING of table ip6 mangle (rule with handle 2) leaves too few hops to what "
          "comes for the port",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"RequestsInNft",
          "nft 'table ip mine { chain p { type filter hook prerouting priority mangle; iifname "
          "uplink ip ttl set 1; }; }'",
@@ -44,8 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
          "uplink ip6 hoplimit set 1; }; }'",
          "chain p of table ip6 mine (rule with handle 2) leaves too few hops to what comes for the "
          "port",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Answers",
          "iptables -t mangle -A PREROUTING -i nomad -j TTL --ttl-set 1",
          "leaves too few hops to what the port answers"},
@@ -57,8 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"ContainerAnswers",
          "iptables -t mangle -A POSTROUTING -j TTL --ttl-set 1",
          "in the container, chain POSTROUTING of table ip mangle (rule with handle 2) leaves too "
-         "few hops to what the port answers",
-         ""}}),
+         "few hops to what the port answers"}}),
     kNameOf);
 
 class HopsToTheNode : public CausesWorld {};

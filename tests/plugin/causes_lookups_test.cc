@@ -36,34 +36,29 @@ INSTANTIATE_TEST_SUITE_P(
          "state established,related accept; iif lo accept; tcp dport 22 accept; }; }'",
          "on the node, chain in of table inet mine (policy drop) drops neighbour solicitations "
          "that come by 'uplink'",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"InputPolicyButForTheUplink",
          "nft 'table ip6 mine { chain in { type filter hook input priority 0; policy drop; iifname "
          "uplink accept; icmpv6 type echo-request accept; }; }'",
          "on the node, chain in of table ip6 mine (policy drop) drops neighbour solicitations that "
          "come by 'nomad'",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"OutputRule",
          "nft 'table inet mine { chain o { type filter hook output priority 0; icmpv6 type "
          "nd-neighbor-advert drop; }; }'",
          "drops neighbour advertisements that leave by 'uplink'",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Ip6tables",
          "ip6tables -A INPUT -p icmpv6 --icmpv6-type echo-request -j ACCEPT; ip6tables -P INPUT "
          "DROP",
          "on the node, chain INPUT of table ip6 filter (policy drop) drops neighbour solicitations "
          "that come by 'uplink'",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Invalid6",
          "nft 'table ip6 mine { chain early { type filter hook prerouting priority mangle; ct "
          "state untracked drop; }; }'",
          "drops neighbour solicitations that come by 'uplink'",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Arp",
          "nft 'table arp mine { chain in { type filter hook input priority 0; policy drop; }; }'",
          "on the node, chain in of table arp mine (policy drop) drops ARP requests that come by "
@@ -90,8 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
          "nd-neighbor-solicit drop; }; }'",
          "chain p of table bridge mine (rule with handle 2) drops neighbour solicitations that "
          "come by 'nomad'",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Ingress",
          "nft 'table netdev mine { chain i { type filter hook ingress device uplink priority 0; "
          "meta protocol arp drop; }; }'",
@@ -107,13 +101,11 @@ INSTANTIATE_TEST_SUITE_P(
          "accept; tcp dport 80 accept; }; }'",
          "in the container, chain i of table inet mine (policy drop) drops neighbour solicitations "
          "that come by 'eth0'",
-         "",
-         Way::kTcp6},
+         kTcp6},
         {"ContainerArp",
          "nft 'table arp mine { chain i { type filter hook input priority 0; policy drop; }; }'",
          "in the container, chain i of table arp mine (policy drop) drops ARP requests that come "
-         "by 'eth0'",
-         ""},
+         "by 'eth0'"},
     }),
     kNameOf);
 
@@ -130,11 +122,11 @@ INSTANTIATE_TEST_SUITE_P(
         {"ContainerLink",
          "sysctl -w net.ipv4.conf.eth0.arp_ignore=8",
          "net/ipv4/conf/eth0/arp_ignore is 8: who asks for an address there gets no answer",
+         kTcp,
          "containers"},
         {"ContainerAll",
          "sysctl -w net.ipv4.conf.all.arp_ignore=8",
-         "net/ipv4/conf/all/arp_ignore is 8: who asks for an address there gets no answer",
-         ""},
+         "net/ipv4/conf/all/arp_ignore is 8: who asks for an address there gets no answer"},
     }),
     kNameOf);
 

@@ -23,21 +23,18 @@ INSTANTIATE_TEST_SUITE_P(
          "ip rule add priority 50 ipproto tcp sport 80 lookup 77; ip route add unreachable default "
          "table 77",
          "answers do not get to 203.0.113.5: the route to default is unreachable",
-         "",
-         Way::kFar},
+         kFar},
         {"Answers",
          "ip rule add priority 50 ipproto tcp sport 79-81 prohibit",
          "ip rule 50 says prohibit"},
         {"Answers6",
          "ip -6 rule add priority 50 ipproto tcp sport 80 prohibit",
          "ip rule 50 says prohibit",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"AnswersOfUdp",
          "ip rule add priority 50 ipproto udp sport 80 prohibit",
          "ip rule 50 says prohibit",
-         "ports.blocked",
-         Way::kLarge},
+         kLarge},
         {"Requests",
          "ip rule add priority 50 iif uplink ipproto tcp dport 80 prohibit",
          "what comes by 'uplink' for ADDRESS does not get there: ip rule 50 says prohibit"},
@@ -50,8 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
          "nomad meta mark set meta mark | 0x500; }; }'; ip rule add fwmark 0x500/0xf00 prohibit "
          "priority 60",
          "ip rule 60 says prohibit",
-         "",
-         Way::kFar},
+         kFar},
         {"MarkedConnection",
          "iptables -t mangle -A PREROUTING -i uplink -m conntrack --ctstate NEW -j CONNMARK "
          "--set-mark 7; iptables -t mangle -A PREROUTING -i nomad -j CONNMARK --restore-mark; ip "
@@ -59,8 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
          "the route to default is unreachable"},
         {"ContainerAnswers",
          "ip rule add priority 50 ipproto tcp sport 80 prohibit",
-         "ip rule 50 says prohibit",
-         ""},
+         "ip rule 50 says prohibit"},
     }),
     kNameOf);
 

@@ -20,6 +20,7 @@ INSTANTIATE_TEST_SUITE_P(
          "drop; }; }'",
          "on the node, chain forward of table inet mine (policy drop) drops what comes for the "
          "port",
+         kTcp,
          "forward.foreign"},
         {"PolicyBeforeOurs",
          "nft 'table inet mine { chain forward { type filter hook forward priority -10; policy "
@@ -61,8 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"IptablesOldStateForNamed",
          "iptables -I FORWARD -m state ! --state ESTABLISHED,RELATED -j DROP",
          "chain FORWARD of table ip filter (rule with handle",
-         "",
-         Way::kFar},
+         kFar},
         {"BehindADropThatIsNotKnown",
          "iptables -I FORWARD -p tcp --dport 80 -j DROP; iptables -I FORWARD -p tcp -m hashlimit "
          "--hashlimit-above 1000/sec --hashlimit-name a -j DROP",
@@ -71,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
          "nft 'table inet mine { chain no { drop; }; chain f { type filter hook forward priority "
          "5; policy drop; limit rate over 900/second jump no; }; }'",
          "chain f of table inet mine (policy drop) drops what comes for the port",
+         kTcp,
          "forward.foreign"},
         {"QueueThatNothingReads",
          "iptables -I FORWARD -p tcp --dport 80 -j NFQUEUE --queue-balance 3:4",
@@ -137,12 +138,10 @@ INSTANTIATE_TEST_SUITE_P(
          "nft 'table inet mine { chain i { type filter hook input priority 0; policy drop; iif lo "
          "accept; }; }'",
          "in the container, chain i of table inet mine (policy drop) drops what comes for the "
-         "port",
-         ""},
+         "port"},
         {"ContainerIptables",
          "iptables -A OUTPUT -p tcp --sport 80 -j DROP",
-         "in the container, chain OUTPUT of table ip filter (rule with handle",
-         ""},
+         "in the container, chain OUTPUT of table ip filter (rule with handle"},
 
         {"InetIngress",
          "nft 'table inet mine { chain i { type filter hook ingress device uplink priority 0; tcp "
@@ -179,32 +178,27 @@ INSTANTIATE_TEST_SUITE_P(
         {"Ip6tables",
          "ip6tables -I FORWARD -p tcp --dport 80 -j DROP",
          "chain FORWARD of table ip6 filter (rule with handle",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Nft6",
          "nft 'table ip6 mine { chain early { type filter hook prerouting priority raw; tcp dport "
          "8080 drop; }; }'",
          "chain early of table ip6 mine (rule with handle 2) drops what comes for the port",
-         "ports.blocked",
-         Way::kTcp6},
+         kTcp6},
         {"Udp",
          "nft 'table inet mine { chain early { type filter hook prerouting priority mangle; udp "
          "dport 8080 drop; }; }'",
          "chain early of table inet mine (rule with handle 2) drops what comes for the port",
-         "ports.blocked",
-         Way::kLarge},
+         kLarge},
         {"OneClient",
          "nft 'table inet mine { chain early { type filter hook prerouting priority mangle; ip "
          "saddr 203.0.113.0/24 drop; }; }'",
          "chain early of table inet mine (rule with handle 2) drops what comes for the port",
-         "",
-         Way::kFar},
+         kFar},
         {"ContainerEgress",
          "nft 'table netdev mine { chain e { type filter hook egress device eth0 priority 0; tcp "
          "sport 80 drop; }; }'",
          "in the container, chain e of table netdev mine (rule with handle 2) drops what the port "
-         "answers",
-         ""},
+         "answers"},
     }),
     kNameOf);
 

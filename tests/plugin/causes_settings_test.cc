@@ -24,8 +24,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"ContainerMtuTooSmallForIpv6",
          "ip link set eth0 mtu 1000",
          "interface 'eth0' has lost IPv6: its MTU is 1000, and IPv6 needs 1280",
-         "",
-         Way::kTcp6},
+         kTcp6},
     }),
     kNameOf);
 

@@ -45,8 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"Ip6tables",
          "ip6tables -t raw -A PREROUTING -i nomad -p tcp -j CT --zone-reply 7",
          "what the port answers in zone 7",
-         "ports.blocked",
-         Way::kTcp6}}),
+         kTcp6}}),
     kNameOf);
 
 class ZoneThatEndsNothing : public CausesWorld {};
