@@ -12,6 +12,15 @@ Cidr Prefix(const std::string& text) {
   return Cidr::Parse(text).value();
 }
 
+// Its expressions behind the two that every rule of family `number` begins with.
+std::vector<std::string> OfFamily(const char* number, const nft::Rule& rule) {
+  std::vector<std::string> texts = nft::ExpressionTexts(rule);
+  EXPECT_EQ(texts.at(0), "[ meta load nfproto => reg 1 ]");
+  EXPECT_EQ(texts.at(1), Format("[ cmp eq reg 1 0x000000{} ]", number));
+  texts.erase(texts.begin(), texts.begin() + 2);
+  return texts;
+}
+
 TEST(NftRule, MatchesInterfacesBySet) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().IifnameIn("bridges").OifnameNotIn("bridges").Drop()),
               ElementsAre("[ meta load iifname => reg 1 ]",
@@ -22,43 +31,31 @@ TEST(NftRule, MatchesInterfacesBySet) {
 }
 
 TEST(NftRule, LoadsAddressesAtEachFamilysOffsets) {
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().SaddrIn("a4").DaddrIn("b4")),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x00000002 ]",
-                          "[ payload load 4b @ network header + 12 => reg 1 ]",
+  EXPECT_THAT(OfFamily("02", nft::Rule().Ipv4().SaddrIn("a4").DaddrIn("b4")),
+              ElementsAre("[ payload load 4b @ network header + 12 => reg 1 ]",
                           "[ lookup reg 1 set a4 0x0 ]",
                           "[ payload load 4b @ network header + 16 => reg 1 ]",
                           "[ lookup reg 1 set b4 0x0 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().SaddrIn("a6").DaddrIn("b6")),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x0000000a ]",
-                          "[ payload load 16b @ network header + 8 => reg 1 ]",
+  EXPECT_THAT(OfFamily("0a", nft::Rule().Ipv6().SaddrIn("a6").DaddrIn("b6")),
+              ElementsAre("[ payload load 16b @ network header + 8 => reg 1 ]",
                           "[ lookup reg 1 set a6 0x0 ]",
                           "[ payload load 16b @ network header + 24 => reg 1 ]",
                           "[ lookup reg 1 set b6 0x0 ]"));
 }
 
 TEST(NftRule, ComparesPrefixesAsNftDoes) {
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().Saddr(Prefix("127.0.0.0/8"))),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x00000002 ]",
-                          "[ payload load 1b @ network header + 12 => reg 1 ]",
+  EXPECT_THAT(OfFamily("02", nft::Rule().Ipv4().Saddr(Prefix("127.0.0.0/8"))),
+              ElementsAre("[ payload load 1b @ network header + 12 => reg 1 ]",
                           "[ cmp eq reg 1 0x0000007f ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().DaddrNot(Prefix("224.0.0.0/4"))),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x00000002 ]",
-                          "[ payload load 4b @ network header + 16 => reg 1 ]",
+  EXPECT_THAT(OfFamily("02", nft::Rule().Ipv4().DaddrNot(Prefix("224.0.0.0/4"))),
+              ElementsAre("[ payload load 4b @ network header + 16 => reg 1 ]",
                           "[ bitwise reg 1 = ( reg 1 & 0x000000f0 ) ^ 0x00000000 ]",
                           "[ cmp neq reg 1 0x000000e0 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().Saddr(Prefix("::1/128"))),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x0000000a ]",
-                          "[ payload load 16b @ network header + 8 => reg 1 ]",
+  EXPECT_THAT(OfFamily("0a", nft::Rule().Ipv6().Saddr(Prefix("::1/128"))),
+              ElementsAre("[ payload load 16b @ network header + 8 => reg 1 ]",
                           "[ cmp eq reg 1 0x00000000 0x00000000 0x00000000 0x01000000 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().DaddrNot(Prefix("ff00::/8"))),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x0000000a ]",
-                          "[ payload load 1b @ network header + 24 => reg 1 ]",
+  EXPECT_THAT(OfFamily("0a", nft::Rule().Ipv6().DaddrNot(Prefix("ff00::/8"))),
+              ElementsAre("[ payload load 1b @ network header + 24 => reg 1 ]",
                           "[ cmp neq reg 1 0x000000ff ]"));
 }
 
@@ -107,15 +104,11 @@ TEST(NftRule, MatchesRangesOfPorts) {
 
 // ip saddr vmap @out4, ip6 daddr vmap @in6
 TEST(NftRule, LetsAMapDecide) {
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().SaddrVmap("out4")),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x00000002 ]",
-                          "[ payload load 4b @ network header + 12 => reg 1 ]",
+  EXPECT_THAT(OfFamily("02", nft::Rule().Ipv4().SaddrVmap("out4")),
+              ElementsAre("[ payload load 4b @ network header + 12 => reg 1 ]",
                           "[ lookup reg 1 set out4 dreg 0 0x0 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().DaddrVmap("in6")),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x0000000a ]",
-                          "[ payload load 16b @ network header + 24 => reg 1 ]",
+  EXPECT_THAT(OfFamily("0a", nft::Rule().Ipv6().DaddrVmap("in6")),
+              ElementsAre("[ payload load 16b @ network header + 24 => reg 1 ]",
                           "[ lookup reg 1 set in6 dreg 0 0x0 ]"));
 }
 
@@ -141,18 +134,14 @@ TEST(NftRule, SetsAndReadsOneBitOfTheMark) {
 }
 
 TEST(NftRule, TranslatesByMapInTheRegistersNftUses) {
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().DnatByPort("port4")),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x00000002 ]",
-                          "[ meta load l4proto => reg 1 ]",
+  EXPECT_THAT(OfFamily("02", nft::Rule().Ipv4().DnatByPort("port4")),
+              ElementsAre("[ meta load l4proto => reg 1 ]",
                           "[ payload load 2b @ transport header + 2 => reg 9 ]",
                           "[ lookup reg 1 set port4 dreg 1 0x0 ]",
                           "[ nat dnat ip addr_min reg 1 addr_max reg 1 proto_min reg 9 proto_max "
                           "reg 9 flags 0x3 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().DnatByAddressAndPort("hostip6")),
-              ElementsAre("[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x0000000a ]",
-                          "[ payload load 16b @ network header + 24 => reg 1 ]",
+  EXPECT_THAT(OfFamily("0a", nft::Rule().Ipv6().DnatByAddressAndPort("hostip6")),
+              ElementsAre("[ payload load 16b @ network header + 24 => reg 1 ]",
                           "[ meta load l4proto => reg 2 ]",
                           "[ payload load 2b @ transport header + 2 => reg 13 ]",
                           "[ lookup reg 1 set hostip6 dreg 1 0x0 ]",
