@@ -237,50 +237,45 @@ TEST_F(Ruleset, KeepsPacketsOfNoConnectionFromLeavingUntranslated) {
 
 // ---- multicast, with the node as its router
 
+template <typename Value>
+void SetOption(const UniqueFd& socket, int level, int option, const Value& value) {
+  if (::setsockopt(socket.get(), level, option, &value, sizeof value) != 0) {
+    throw ErrnoError(Code::kInternal, Format("cannot set socket option {}/{}", level, option));
+  }
+}
+
+constexpr std::array<const char*, 2> kRouted = {"nomad", "uplink"};
+
 // Routes `group` from the bridge to the uplink for as long as the descriptor lives.
 UniqueFd RouteMulticast4(const char* from, const char* group) {
   UniqueFd fd(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_IGMP));
-  const int on = 1;
-  if (::setsockopt(fd.get(), IPPROTO_IP, MRT_INIT, &on, sizeof on) != 0) {
-    throw ErrnoError(Code::kInternal, "cannot become the multicast router");
-  }
-  const std::array<const char*, 2> links = {"nomad", "uplink"};
+  SetOption(fd, IPPROTO_IP, MRT_INIT, 1);
   for (const std::uint16_t i : {std::uint16_t{0}, std::uint16_t{1}}) {
     vifctl vif{};
     vif.vifc_vifi = i;
     vif.vifc_flags = VIFF_USE_IFINDEX;
     vif.vifc_threshold = 1;
-    vif.vifc_lcl_ifindex = static_cast<int>(::if_nametoindex(links.at(i)));
-    if (::setsockopt(fd.get(), IPPROTO_IP, MRT_ADD_VIF, &vif, sizeof vif) != 0) {
-      throw ErrnoError(Code::kInternal, "cannot add a multicast link");
-    }
+    vif.vifc_lcl_ifindex = static_cast<int>(::if_nametoindex(kRouted.at(i)));
+    SetOption(fd, IPPROTO_IP, MRT_ADD_VIF, vif);
   }
   mfcctl route{};
   ::inet_pton(AF_INET, from, &route.mfcc_origin);
   ::inet_pton(AF_INET, group, &route.mfcc_mcastgrp);
   route.mfcc_parent = 0;
   route.mfcc_ttls[1] = 1;
-  if (::setsockopt(fd.get(), IPPROTO_IP, MRT_ADD_MFC, &route, sizeof route) != 0) {
-    throw ErrnoError(Code::kInternal, "cannot add a multicast route");
-  }
+  SetOption(fd, IPPROTO_IP, MRT_ADD_MFC, route);
   return fd;
 }
 
 UniqueFd RouteMulticast6(const char* from, const char* group) {
   UniqueFd fd(::socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6));
-  const int on = 1;
-  if (::setsockopt(fd.get(), IPPROTO_IPV6, MRT6_INIT, &on, sizeof on) != 0) {
-    throw ErrnoError(Code::kInternal, "cannot become the IPv6 multicast router");
-  }
-  const std::array<const char*, 2> links = {"nomad", "uplink"};
+  SetOption(fd, IPPROTO_IPV6, MRT6_INIT, 1);
   for (const std::uint16_t i : {std::uint16_t{0}, std::uint16_t{1}}) {
     mif6ctl mif{};
     mif.mif6c_mifi = i;
     mif.vifc_threshold = 1;
-    mif.mif6c_pifi = static_cast<std::uint16_t>(::if_nametoindex(links.at(i)));
-    if (::setsockopt(fd.get(), IPPROTO_IPV6, MRT6_ADD_MIF, &mif, sizeof mif) != 0) {
-      throw ErrnoError(Code::kInternal, "cannot add an IPv6 multicast link");
-    }
+    mif.mif6c_pifi = static_cast<std::uint16_t>(::if_nametoindex(kRouted.at(i)));
+    SetOption(fd, IPPROTO_IPV6, MRT6_ADD_MIF, mif);
   }
   mf6cctl route{};
   route.mf6cc_origin.sin6_family = AF_INET6;
@@ -289,21 +284,15 @@ UniqueFd RouteMulticast6(const char* from, const char* group) {
   ::inet_pton(AF_INET6, group, &route.mf6cc_mcastgrp.sin6_addr);
   route.mf6cc_parent = 0;
   IF_SET(1, &route.mf6cc_ifset);
-  if (::setsockopt(fd.get(), IPPROTO_IPV6, MRT6_ADD_MFC, &route, sizeof route) != 0) {
-    throw ErrnoError(Code::kInternal, "cannot add an IPv6 multicast route");
-  }
+  SetOption(fd, IPPROTO_IPV6, MRT6_ADD_MFC, route);
   return fd;
 }
 
 void SendMulticast(int family, const std::string& group) {
   const UniqueFd fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const int hops = 8;
   const bool is_ipv4 = family == AF_INET;
-  ::setsockopt(fd.get(),
-               is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
-               is_ipv4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS,
-               &hops,
-               sizeof hops);
+  SetOption(
+      fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS, 8);
   sockaddr_in to4{};
   sockaddr_in6 to6{};
   to4.sin_family = AF_INET;
