@@ -30,6 +30,14 @@ class TwoNetworks : public World {
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
     return outcome.json;
   }
+  void AddBoth() {
+    Must("ADD", One());
+    Must("ADD", Two());
+  }
+  void DelBoth() {
+    Must("DEL", One());
+    Must("DEL", Two());
+  }
   // The host's rules and elements, but for the ports, which lead to the container by either
   // network.
   [[nodiscard]] Snapshot AllButPorts() {
@@ -89,8 +97,7 @@ TEST_F(TwoNetworks, OnOneBridgeRepairNothingAtTheFirstAddOfTheSecond) {
 }
 
 TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
-  Must("ADD", One());
-  Must("ADD", Two());
+  AddBoth();
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
 
   Must("DEL", One());
@@ -104,16 +111,12 @@ TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
 }
 
 TEST_F(TwoNetworks, LeaveNoTrace) {
-  Must("ADD", One());
-  Must("ADD", Two());
-  Must("DEL", One());
-  Must("DEL", Two());
+  AddBoth();
+  DelBoth();
   const Snapshot before = TakeHostSnapshot();
 
-  Must("ADD", One());
-  Must("ADD", Two());
-  Must("DEL", One());
-  Must("DEL", Two());
+  AddBoth();
+  DelBoth();
 
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -133,8 +136,7 @@ TEST_F(TwoNetworks, AFlushIsRepairedForBoth) {
 }
 
 TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
-  Must("ADD", One());
-  Must("ADD", Two());
+  AddBoth();
   Must("DEL", One());
 
   const Outcome other = RunPlugin("ADD", One(), As("other", AddContainer("second")));
