@@ -68,10 +68,8 @@ TEST_F(CauseOfOtherPort, IsNoneOfThisOne) {
                                  "sport 8080",
                                  "iif lo ipproto tcp dport 80"}) {
     const std::string words = Cat(rule, " prohibit priority 50");
-    host().Must(Words(Cat("ip rule add ", words)));
-    ASSERT_TRUE(Answers(Way::kTcp)) << rule;
-    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << rule;
-    EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << rule;
+    SCOPED_TRACE(rule);
+    ExpectNoCauseAfter(Cat("ip rule add ", words));
     host().Must(Words(Cat("ip rule del ", words)));
   }
 }
@@ -82,9 +80,9 @@ class CauseOfOneClient : public CausesWorld {};
 TEST_F(CauseOfOneClient, IsNoneOfAnyone) {
   for (const char* const rule : {"from 203.0.113.0/24", "from 198.0.0.0/8"}) {
     const std::string words = Cat(rule, " iif uplink prohibit priority 100");
+    SCOPED_TRACE(rule);
     host().Must(Words(Cat("ip rule add ", words)));
-    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << rule;
-    EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << rule;
+    ExpectNoCause();
     host().Must(Words(Cat("ip rule del ", words)));
   }
 }
@@ -98,24 +96,19 @@ TEST_F(CauseBehindMarks, IsNone) {
       "fwmark 7 lookup main priority 90; ip link add away up type bridge; ip route add "
       "default dev away table 77");
   for (const char* const rule : {"prohibit", "lookup 77"}) {
-    host().Must(Words(Cat("ip rule add iif uplink priority 100 ", rule)));
-    ASSERT_TRUE(Answers(Way::kTcp)) << rule;
-    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << rule;
-    EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << rule;
+    SCOPED_TRACE(rule);
+    ExpectNoCauseAfter(Cat("ip rule add iif uplink priority 100 ", rule));
     host().Must(Words(Cat("ip rule del iif uplink priority 100 ", rule)));
   }
 }
 
 // The same, of what is answered.
 TEST_F(CauseBehindMarks, OfAnswersIsNone) {
-  host().Shell(
+  ExpectNoCauseAfter(
       "iptables -t mangle -A PREROUTING -i uplink -m conntrack --ctstate NEW -j CONNMARK "
       "--set-mark 7; iptables -t mangle -A PREROUTING -i nomad -m connmark --mark 7 -j "
       "MARK --set-mark 7; ip rule add fwmark 7 lookup main priority 90; ip rule add iif "
       "nomad prohibit priority 100; ip rule add fwmark 8 prohibit priority 80");
-  ASSERT_TRUE(Answers(Way::kTcp));
-  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
-  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
 }
 
 }  // namespace
