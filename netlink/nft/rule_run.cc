@@ -11,11 +11,9 @@
 
 #include "base/list.h"
 #include "netlink/core/handles.h"
-#include "netlink/nft/hops.h"
 #include "netlink/nft/packet_fields.h"
 #include "netlink/nft/registers.h"
-#include "netlink/nft/xt_nat.h"
-#include "netlink/nft/zones.h"
+#include "netlink/nft/rewrites.h"
 
 namespace nomad_bridge::nft {
 namespace {
