@@ -105,21 +105,20 @@ class Inspection {
                              .ends = !is_stray && Ends(mismatch)});
     }
     const bool ends = IsWayOfPorts(bridge);
-    for (const Mismatch& lost : link::FindLostUplinks(host_, bridge)) {
-      sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = ends});
-    }
+    AddToHost(link::FindLostUplinks(host_, bridge), ends);
     for (const link::IdleLink& idle : link::FindIdleUplinks(host_, bridge)) {
       sides_.host.push_back(
           {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = ends});
     }
-    for (const Mismatch& lost : link::FindLostAddresses(host_, bridge)) {
-      sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = false});
-    }
+    AddToHost(link::FindLostAddresses(host_, bridge), false);
     if (const std::optional<rtnl::Link> link = host_.net.FindLink(bridge)) {
-      for (const Mismatch& dark :
-           link::FindDarkPorts(host_, *link, link::FindUplinks(host_.net, *link))) {
-        sides_.host.push_back({.text = dark.text, .fix = dark.fix, .ends = false});
-      }
+      AddToHost(link::FindDarkPorts(host_, *link, link::FindUplinks(host_.net, *link)), false);
+    }
+  }
+
+  void AddToHost(const std::vector<Mismatch>& mismatches, bool ends) {
+    for (const Mismatch& mismatch : mismatches) {
+      sides_.host.push_back({.text = mismatch.text, .fix = mismatch.fix, .ends = ends});
     }
   }
 
