@@ -48,9 +48,7 @@ class CommandLine : public CliWorld {
 
 TEST_F(CommandLine, WithoutAnythingIsTheFingerprintThatNomadReads) {
   const Outcome outcome = Run(std::vector<std::string>{});
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, StartsWith("CNI nomad-bridge plugin v"));
+  EXPECT_THAT(outcome, Exits(0, Out(""), Err(StartsWith("CNI nomad-bridge plugin v"))));
   EXPECT_EQ(Output("version"), outcome.err);
   EXPECT_EQ(Output("--version"), outcome.err);
 }

@@ -2,6 +2,8 @@
 // use the same words. ADD of another, CHECK, GC, reconcile, the timer, doctor, inspect.
 #include "tests/plugin/repair_damages.h"
 
+#include <regex>
+
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
@@ -39,15 +41,12 @@ class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
   }
 
   [[nodiscard]] std::string Text() const {
-    std::string text = GetParam().text;
-    for (const auto& [name, value] :
-         {std::pair("VETH", HostVethOf(add_)), std::pair("ADDRESS", AddressOf(add_))}) {
-      for (std::size_t at; (at = text.find(name)) != text.npos;) {
-        text.replace(at, std::string_view(name).size(), value);
-      }
-    }
-    return text;
+    const std::string text =
+        std::regex_replace(GetParam().text, std::regex("VETH"), HostVethOf(add_));
+    return std::regex_replace(text, std::regex("ADDRESS"), AddressOf(add_));
   }
+
+  [[nodiscard]] auto Repaired() const { return HasSubstr(Cat("repaired: ", Text())); }
 
   void ExpectRepaired() {
     EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
@@ -75,10 +74,10 @@ TEST_P(Damaged, IsRepairedByTheAddOfAnother) {
   EXPECT_NE(AddressOf(add.json), AddressOf(add_)) << "two have the same address";
   Detach(other_config_, other_);
   if (GetParam().by_others == ByOthers::kSaid) {
-    EXPECT_THAT(add.err, HasSubstr(Cat("repaired: ", Text())));
+    EXPECT_THAT(add, Err(Repaired()));
   } else {
     EXPECT_EQ(add.err, "");
-    EXPECT_THAT(MustCheck(config_, add_).err, HasSubstr(Cat("repaired: ", Text())))
+    EXPECT_THAT(MustCheck(config_, add_), Err(Repaired()))
         << "its owner's affair, and nobody has taken it for repaired";
   }
   ExpectRepaired();
@@ -86,16 +85,14 @@ TEST_P(Damaged, IsRepairedByTheAddOfAnother) {
 
 TEST_P(Damaged, IsRepairedByCheck) {
   Break();
-  EXPECT_THAT(MustCheck(config_, add_).err, HasSubstr(Cat("repaired: ", Text())));
+  EXPECT_THAT(MustCheck(config_, add_), Err(Repaired()));
   ExpectRepaired();
   EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
 }
 
 TEST_P(Damaged, IsRepairedByReconcile) {
   Break();
-  const Outcome outcome = RunLine("reconcile");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr(Cat("repaired: ", Text())));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(Repaired())));
   ExpectRepaired();
   EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("; nothing to repair\n"));
 }
@@ -104,9 +101,7 @@ TEST_P(Damaged, IsRepairedByTheTimer) {
   ASSERT_EQ(RunLine("reconcile -if-changed").exit_code, 0);
   ASSERT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
   Break();
-  const Outcome outcome = RunLine("reconcile -if-changed");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr(Cat("repaired: ", Text())));
+  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0, Err(Repaired())));
   ExpectRepaired();
 }
 
@@ -117,15 +112,11 @@ TEST_P(Damaged, IsReportedAndLeftAsItIs) {
   const bool is_readable = GetParam().name != "DormantTable";
   const Snapshot damage = is_readable ? TakeSnapshot() : Snapshot();
 
-  const Outcome dry_run = RunLine("reconcile -dry-run");
-  EXPECT_EQ(dry_run.exit_code, 1) << dry_run;
-  EXPECT_THAT(dry_run.out, HasSubstr(Text()));
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(1, Out(HasSubstr(Text()))));
 
   json no_repair = config_;
   no_repair["repairOnCheck"] = false;
-  const Outcome check = Check(no_repair, add_);
-  EXPECT_EQ(ErrorCode(check), 103) << check;
-  EXPECT_THAT(Details(check), HasSubstr(Text()));
+  EXPECT_THAT(Check(no_repair, add_), Fails(103, Details(HasSubstr(Text()))));
 
   std::string failures;
   const json doctor = RunLine("doctor -json").json;
@@ -148,8 +139,7 @@ class DamagedRules : public Damaged {};
 
 TEST_P(DamagedRules, AreRepairedByGc) {
   Break();
-  const Outcome gc = MustRun("GC", WithValid({"alloc-1"}, config_));
-  EXPECT_THAT(gc.err, HasSubstr(Cat("repaired: ", Text())));
+  EXPECT_THAT(MustRun("GC", WithValid({"alloc-1"}, config_)), Err(Repaired()));
   ExpectRepaired();
 }
 

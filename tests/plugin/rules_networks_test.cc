@@ -139,10 +139,8 @@ TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
   AddBoth();
   Must("DEL", One());
 
-  const Outcome other = RunPlugin("ADD", One(), As("other", AddContainer("second")));
-
-  EXPECT_EQ(ErrorCode(other), 102);
-  EXPECT_THAT(Details(other), HasSubstr("network 'other', container 'web'"));
+  EXPECT_THAT(RunPlugin("ADD", One(), As("other", AddContainer("second"))),
+              Fails(102, Details(HasSubstr("network 'other', container 'web'"))));
 }
 
 // Two networks with one subnet, whose leases know nothing of each other.
