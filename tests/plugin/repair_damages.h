@@ -7,22 +7,23 @@
 
 namespace nomad_bridge::test {
 
-// What the ADD of another allocation does about it: repairs it and says so, or leaves it to its
-// owner's CHECK.
-enum class ByOthers { kSaid, kNot };
-
 // Happens to an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
 struct Damage : Named {
   // For sh in the host: $table is our table, $leases the data dir's, $address and $veth the
   // allocation's.
   const char* command;
-  std::string text;   // in every column; VETH and ADDRESS are the allocation's
-  std::string check;  // of doctor's
-  ByOthers by_others = ByOthers::kSaid;
+  std::string text;                // in every column; VETH and ADDRESS are the allocation's
+  std::string check;               // of doctor's
   const char* before = ":";        // for sh, before the first ADD; $binary is the built one
   bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
   const char* firewall = "none";   // beside us
+  bool is_of_all = false;          // of every allocation, although it names one
 
+  // Then the ADD of another leaves it to its owner's CHECK; else it repairs it and says so.
+  [[nodiscard]] bool IsOfOneAllocation() const {
+    const bool names_one = text.find("VETH") != text.npos || text.find("ADDRESS") != text.npos;
+    return names_one && !is_of_all;
+  }
   [[nodiscard]] bool IsOfRules() const {
     const std::string_view words(command);
     return words.starts_with("nft ") || words.starts_with("iptables ") ||

@@ -73,7 +73,7 @@ TEST_P(Damaged, IsRepairedByTheAddOfAnother) {
 
   EXPECT_NE(AddressOf(add.json), AddressOf(add_)) << "two have the same address";
   Detach(other_config_, other_);
-  if (GetParam().by_others == ByOthers::kSaid) {
+  if (!GetParam().IsOfOneAllocation()) {
     EXPECT_THAT(add, Err(Repaired()));
   } else {
     EXPECT_EQ(add.err, "");
