@@ -5,7 +5,6 @@
 // Source  linux/netfilter/nf_tables.h
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -23,9 +22,10 @@ namespace nomad_bridge::nft {
 // The struct in an attribute of bytes, such as that of an xt match; what they lack of it is zero.
 template <typename Info>
 [[nodiscard]] Info InfoOf(const Expression& expression, std::uint16_t number) {
-  const Bytes bytes = BytesOf(expression, number);
+  Bytes bytes = BytesOf(expression, number);
   Info info{};
-  std::memcpy(&info, bytes.data(), std::min(bytes.size(), sizeof info));
+  bytes.resize(sizeof info);
+  std::memcpy(&info, bytes.data(), sizeof info);
   return info;
 }
 // nullopt: they lack some of it.
