@@ -22,6 +22,9 @@ namespace {
 constexpr const char* kOutside = "198.51.100.2";
 constexpr const char* kNode = "198.51.100.1";
 
+// Whether established connections pass a flow table instead of the rules, which devices it knows.
+enum class FlowTable { kNone, kOfBridge, kOfPorts };
+
 struct Way {
   const char* name;
   PathLine line;
@@ -30,7 +33,8 @@ struct Way {
 // A contender with servers and ways to them.
 class Course {
  public:
-  explicit Course(std::unique_ptr<Contender> contender) : contender_(std::move(contender)) {
+  explicit Course(std::unique_ptr<Contender> contender, FlowTable flow_table = FlowTable::kNone)
+      : contender_(std::move(contender)), flow_table_(flow_table) {
     contender_->world().Enter();
     outside_ = std::make_unique<test::Node>("outside");
     test::Must({.argv = {"ip", "-batch", "-"},
@@ -56,19 +60,50 @@ class Course {
     ways_.push_back({"out", PathLine(client.netns, outside, kOutside, outside.port)});
     ways_.push_back({"published", PathLine(outside_->path(), inside, kNode, host_port)});
     ways_.push_back({"neighbour", PathLine(client.netns, other_port, address, other_port.port)});
+    if (flow_table_ != FlowTable::kNone) {
+      AddFlowTable(
+          flow_table_ == FlowTable::kOfBridge
+              ? ""
+              : Cat(", ", test::HostVethOf(server.result), ", ", test::HostVethOf(client.result)));
+    }
   }
 
   [[nodiscard]] const std::string& name() const { return contender_->name(); }
   [[nodiscard]] const std::vector<Way>& ways() const { return ways_; }
 
  private:
+  void AddFlowTable(const std::string& ports) const {
+    test::Must({.argv = {"nft", "-f", "-"},
+                .input = Format(R"(
+      table inet flows
+      delete table inet flows
+      table inet flows {
+        flowtable established { hook ingress priority 0; devices = { uplink, nomad{} }; }
+        chain forward {
+          type filter hook forward priority 400;
+          iifname uplink ct state established flow add @established
+          oifname uplink ct state established flow add @established
+        }
+      })",
+                                ports)});
+  }
+
   std::unique_ptr<Contender> contender_;
+  FlowTable flow_table_;
   std::unique_ptr<test::Node> outside_;
   std::vector<Way> ways_;
 };
 
 std::vector<std::unique_ptr<Course>> MakeCourses(const Options& options) {
   std::vector<std::unique_ptr<Course>> courses;
+  if (options.subject == Options::Subject::kFlowTables) {
+    courses.push_back(std::make_unique<Course>(MakeOurs("nomad-bridge", options.binary)));
+    courses.push_back(
+        std::make_unique<Course>(MakeOurs("flow table", options.binary), FlowTable::kOfBridge));
+    courses.push_back(
+        std::make_unique<Course>(MakeOurs("with ports", options.binary), FlowTable::kOfPorts));
+    return courses;
+  }
   courses.push_back(std::make_unique<Course>(MakeOneRule(options.reference)));
   courses.push_back(std::make_unique<Course>(MakeOurs("nomad-bridge", options.binary)));
   if (options.with_reference) {

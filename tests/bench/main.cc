@@ -178,7 +178,8 @@ void Compare(const Options& given) {
     MeasurePolicies(options, std::cout);
   } else if (options.subject == Options::Subject::kCommands) {
     MeasureCommands(options, std::cout);
-  } else if (options.subject == Options::Subject::kDataPath) {
+  } else if (options.subject == Options::Subject::kDataPath ||
+             options.subject == Options::Subject::kFlowTables) {
     json << MeasureDataPath(options, std::cout).dump(1) << '\n';
   } else {
     CompareVerbs(options, json);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 
@@ -30,6 +31,23 @@ std::vector<int> ParseNumbers(const std::string& text) {
   return numbers;
 }
 
+void ApplyOnly(Options& options, const std::string& value) {
+  using Subject = Options::Subject;
+  static const std::map<std::string, Subject> kSubjects = {{"commands", Subject::kCommands},
+                                                           {"policies", Subject::kPolicies},
+                                                           {"data-path", Subject::kDataPath},
+                                                           {"flow-tables", Subject::kFlowTables}};
+  if (value == "ours" || value == "reference") {
+    options.with_ours = value == "ours";
+    options.with_reference = value == "reference";
+    options.with_floor = options.with_ours;
+  } else if (const auto found = kSubjects.find(value); found != kSubjects.end()) {
+    options.subject = found->second;
+  } else {
+    throw std::invalid_argument(Cat("--only knows no ", Quoted(value)));
+  }
+}
+
 void Apply(Options& options, const std::string& key, const std::string& value) {
   if (key == "--binary") {
     options.binary = std::filesystem::absolute(value);
@@ -41,16 +59,8 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
     options.json = std::filesystem::absolute(value);
   } else if (key == "--reference") {
     options.reference = std::filesystem::absolute(value);
-  } else if (key == "--only" && (value == "ours" || value == "reference")) {
-    options.with_ours = value == "ours";
-    options.with_reference = value == "reference";
-    options.with_floor = options.with_ours;
-  } else if (key == "--only" && value == "commands") {
-    options.subject = Options::Subject::kCommands;
-  } else if (key == "--only" && value == "policies") {
-    options.subject = Options::Subject::kPolicies;
-  } else if (key == "--only" && value == "data-path") {
-    options.subject = Options::Subject::kDataPath;
+  } else if (key == "--only") {
+    ApplyOnly(options, value);
   } else if (key == "--families" && value == "both") {
     options.both_families = true;
     options.with_floor = false;

@@ -16,8 +16,9 @@ struct Options {
   std::filesystem::path other;                       // an older one to compare it with, or empty
   std::filesystem::path reference = "/usr/lib/cni";  // the directory of the reference plugins
   bool with_ours = true;
-  // The verbs, what operators type, what policies cost, or what packets pay.
-  enum class Subject { kVerbs, kCommands, kPolicies, kDataPath };
+  // The verbs, what operators type, what policies cost, what packets pay, or what they would pay
+  // beside a flow table.
+  enum class Subject { kVerbs, kCommands, kPolicies, kDataPath, kFlowTables };
   Subject subject = Subject::kVerbs;
   bool with_reference = true;
   bool with_floor =
@@ -42,6 +43,7 @@ constexpr const char* kUsage =
                     or commands: list, doctor, metrics and reconcile instead of the verbs;
                     or policies: ADD, packets, new connections and policy apply with 0, 20 and 200 of them;
                     or data-path: what packets and connections take through the rules
+                    or flow-tables: the same of ours, without and with a flow table of nf_tables
   --families both   IPv4 and IPv6, not IPv4 alone; without the floor
   --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
   --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
