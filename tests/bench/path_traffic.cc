@@ -78,8 +78,8 @@ void Pass(const UniqueFd& from, const UniqueFd& to, std::vector<char>& bytes) {
           "nothing gets through");
 }
 
-// Microseconds of `act`, the mean of `count`, or of as many as a second has room for (in an emulated
-// machine).
+// Microseconds of `act`, the mean of `count`, or of as many as a second has room for: an emulated
+// machine is slow.
 template <typename Act>
 double TimeOf(int count, const Act& act) {
   using Microseconds = std::chrono::duration<double, std::micro>;
