@@ -1,6 +1,7 @@
 #include "netlink/nft/rule.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
@@ -8,9 +9,12 @@
 #include <linux/if_packet.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
 
 #include "netlink/core/handles.h"
 
@@ -237,14 +241,38 @@ Rule& Rule::MarkBitIsSet(int bit) {
 }
 
 Rule& Rule::Copy(const Field& from, const Field& to) {
-  return Load(from, 0).Add({"payload",
-                            {{NFTNL_EXPR_PAYLOAD_SREG, Register(0)},
-                             {NFTNL_EXPR_PAYLOAD_BASE, to.header},
-                             {NFTNL_EXPR_PAYLOAD_OFFSET, to.offset},
-                             {NFTNL_EXPR_PAYLOAD_LEN, to.bytes},
-                             {NFTNL_EXPR_PAYLOAD_CSUM_TYPE, std::uint32_t{NFT_PAYLOAD_CSUM_NONE}},
-                             {NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, std::uint32_t{0}},
-                             {NFTNL_EXPR_PAYLOAD_FLAGS, std::uint32_t{0}}}});
+  return Load(from, 0).Store(to, {.type = NFT_PAYLOAD_CSUM_NONE});
+}
+
+Rule& Rule::Store(const Field& field, const Checksum& checksum) {
+  return Add({"payload",
+              {{NFTNL_EXPR_PAYLOAD_SREG, Register(0)},
+               {NFTNL_EXPR_PAYLOAD_BASE, field.header},
+               {NFTNL_EXPR_PAYLOAD_OFFSET, field.offset},
+               {NFTNL_EXPR_PAYLOAD_LEN, field.bytes},
+               {NFTNL_EXPR_PAYLOAD_CSUM_TYPE, checksum.type},
+               {NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, checksum.offset},
+               {NFTNL_EXPR_PAYLOAD_FLAGS, checksum.flags}}});
+}
+
+// IPv6 has no checksum of its own; TCP's is also over the addresses.
+Rule& Rule::RestoreTcpDestination() {
+  const bool is_ipv4 = family_ == Family::kIpv4;
+  const Checksum of_ip = {
+      .type = is_ipv4 ? std::uint32_t{NFT_PAYLOAD_CSUM_INET} : std::uint32_t{NFT_PAYLOAD_CSUM_NONE},
+      .offset = is_ipv4 ? std::uint32_t{offsetof(iphdr, check)} : 0,
+      .flags = NFT_PAYLOAD_L4CSUM_PSEUDOHDR};
+  return LoadCtOriginal(is_ipv4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6)
+      .Store(AddressField(false), of_ip)
+      .LoadCtOriginal(NFT_CT_PROTO_DST)
+      .Store(kDport, {.type = NFT_PAYLOAD_CSUM_INET, .offset = offsetof(tcphdr, check)});
+}
+
+Rule& Rule::LoadCtOriginal(std::uint32_t key) {
+  return Add({"ct",
+              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CT_KEY, key},
+               {NFTNL_EXPR_CT_DIR, Bytes{IP_CT_DIR_ORIGINAL}}}});
 }
 
 Rule& Rule::StoreMark() {

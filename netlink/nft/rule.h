@@ -101,6 +101,9 @@ class Rule {
   Rule& Dport(std::uint16_t port) { return Dport(port, port); }
   // <to> set <from>, without updating any checksum
   Rule& Copy(const Field& from, const Field& to);
+  // ip daddr set ct original ip daddr tcp dport set ct original proto-dst: of TCP alone, where its
+  // sender has sent it, before any translation
+  Rule& RestoreTcpDestination();
 
   // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
   Rule& Ipv4() { return Only(Family::kIpv4); }
@@ -194,6 +197,14 @@ class Rule {
   Rule& FibType(bool is_local);
   Rule& StoreMark();
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
+  Rule& LoadCtOriginal(std::uint32_t key);
+  // From register 1; what changes with it in checksums.
+  struct Checksum {
+    std::uint32_t type = 0;
+    std::uint32_t offset = 0;
+    std::uint32_t flags = 0;
+  };
+  Rule& Store(const Field& field, const Checksum& checksum);
   Rule& Dnat(const std::string& map);
   Rule& Decide(const Verdict& verdict);
 

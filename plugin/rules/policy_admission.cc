@@ -89,8 +89,25 @@ nft::Chain Judge() {
   return chain;
 }
 
+// TCP gets a reset: ICMP's error comes back while a connect(2) still holds its socket, which hears
+// of it only with the next SYN, a second later. To the port of a bridge the kernel sends a reset
+// past what would translate its source back: made of a SYN to where the client has sent it, it
+// comes from there by itself.
+nft::Chain Refuse() {
+  nft::Chain chain = {.name = kRefuse};
+  for (const Family family : kFamilies) {
+    // ip daddr set ct original ip daddr tcp dport set ct original proto-dst reject with tcp reset
+    chain.rules.push_back(
+        nft::Rule().L4Proto(IPPROTO_TCP).Only(family).RestoreTcpDestination().RejectTcpReset());
+  }
+  // reject with icmpx admin-prohibited
+  chain.rules.push_back(nft::Rule().RejectAdminProhibited());
+  return chain;
+}
+
 std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
-  return {{.name = kJudgeToNode, .rules = JudgeSenders()},
+  return {Refuse(),
+          {.name = kJudgeToNode, .rules = JudgeSenders()},
           Judge(),
           Admission("admit", Point::kForward, kJudge),
           Admission("admit_to_node", Point::kInput, kJudgeToNode)};

@@ -21,6 +21,8 @@ constexpr std::string_view kPrefixes = "adr";
 
 // The chain that new connections pass.
 constexpr const char* kJudge = "judge";
+// The chain that tells the client of a refusal.
+constexpr const char* kRefuse = "refuse";
 
 // The base chains, which judge new connections alone, and the maps.
 extern const firewall::Contributor kPolicy;

@@ -33,28 +33,18 @@ std::string SetAskedBy(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
-// How a refusal is told. TCP gets a reset where that finds its way: ICMP's error comes back while a
-// connect(2) still holds its socket, which hears of it only with the next SYN, a second later. To
-// the port of a bridge the kernel sends resets past what would translate their source back.
-enum class Answer { kIcmp, kTcpReset };
-
-bool RefusesTcp(const policy::Step& step) {
-  return step.outcome == policy::Step::Outcome::kReject &&
-         (!step.ports || step.ports->protocol == policy::Ports::Protocol::kTcp);
-}
-
-// One step of a chain as nf_tables' rules: one, or one per family if it names addresses. With
-// kTcpReset those of its connections that a reset reaches.
+// One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
 class StepRules {
  public:
-  StepRules(const policy::Step& step, bool is_about_source, Answer answer)
-      : step_(step), is_about_source_(is_about_source), answer_(answer) {}
+  StepRules(const policy::Step& step, bool is_about_source)
+      : step_(step), is_about_source_(is_about_source) {}
 
   [[nodiscard]] std::vector<nft::Rule> All() const {
     if (!HasFamily()) {
       return {Finished(nft::Rule(), Family::kIpv4)};
     }
     std::vector<nft::Rule> rules;
+    rules.reserve(kFamilies.size());
     for (const Family family : kFamilies) {
       rules.push_back(Finished(nft::Rule().Only(family), family));
     }
@@ -88,14 +78,9 @@ class StepRules {
       rule.L4Proto(IPPROTO_ICMPV6);
     } else if (step_.ports) {
       rule.L4Proto(static_cast<std::uint8_t>(step_.ports->protocol));
-    } else if (answer_ == Answer::kTcpReset) {
-      rule.L4Proto(IPPROTO_TCP);
     }
     if (step_.ports && !step_.ports->AreAll()) {
       rule.Dport(step_.ports->first, step_.ports->last);
-    }
-    if (answer_ == Answer::kTcpReset) {
-      rule.CtStatusNotDnat();
     }
     if (!step_.counter.empty()) {
       rule.CountIn(step_.counter);
@@ -111,7 +96,7 @@ class StepRules {
       case Outcome::kGoto:
         return rule.Goto(step_.next);
       case Outcome::kReject:
-        return answer_ == Answer::kTcpReset ? rule.RejectTcpReset() : rule.RejectAdminProhibited();
+        return rule.Goto(kRefuse);
       case Outcome::kDrop:
         return rule.Drop();
       case Outcome::kContinue:
@@ -122,17 +107,13 @@ class StepRules {
 
   const policy::Step& step_;
   bool is_about_source_;
-  Answer answer_;
 };
 
 nft::Chain ChainFor(const policy::Chain& chain) {
   nft::Chain made = {.name = chain.name};
   const bool is_about_source = chain.name.starts_with(Cat(kPolicyIn, '-'));
   for (const policy::Step& step : chain.steps) {
-    if (RefusesTcp(step)) {
-      Append(made.rules, StepRules(step, is_about_source, Answer::kTcpReset).All());
-    }
-    Append(made.rules, StepRules(step, is_about_source, Answer::kIcmp).All());
+    Append(made.rules, StepRules(step, is_about_source).All());
   }
   return made;
 }

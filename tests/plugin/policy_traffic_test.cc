@@ -74,6 +74,8 @@ TEST_P(PolicyTraffic, ThePublishedPortIsTreatedAsTheDirectWay) {
     EXPECT_EQ(UdpText(lb, host_ip, 8080), "api");
     EXPECT_TRUE(IsSilent(dev, {.to = host_ip, .port = 8080}));
     EXPECT_TRUE(IsSilent(dev, {.protocol = Protocol::kUdp, .to = host_ip, .port = 8080}));
+    ExpectRefusedAtOnce(dev, host_ip, 8080);
+    ExpectRefusedAtOnce(outside(), host_ip, 8080);
     EXPECT_EQ(TcpText(api, host_ip, 8080), "api") << "hairpin: its own label";
     EXPECT_EQ(UdpText(api, host_ip, 8080), "api");
     EXPECT_TRUE(IsSilent(outside(), {.to = host_ip, .port = 8080})) << "no peer is 'outside'";

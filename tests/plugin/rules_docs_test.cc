@@ -67,6 +67,7 @@ TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
                                   std::string("admit_to_node"),
                                   std::string("judge"),
                                   std::string("judge_to_node"),
+                                  std::string("refuse"),
                                   chain}) {
     listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
   }

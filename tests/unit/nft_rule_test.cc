@@ -112,6 +112,21 @@ TEST(NftRule, LetsAMapDecide) {
                           "[ lookup reg 1 set in6 dreg 0 0x0 ]"));
 }
 
+// ip daddr set ct original ip daddr tcp dport set ct original proto-dst, as nft 1.0.6 sends it
+TEST(NftRule, RestoresWhereTcpWasSent) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().L4Proto(6).Ipv4().RestoreTcpDestination()),
+              ElementsAre("[ meta load l4proto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000006 ]",
+                          "[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ ct load dst_ip => reg 1 , dir original ]",
+                          "[ payload write reg 1 => 4b @ network header + 16 csum_type 1 csum_off "
+                          "10 csum_flags 0x1 ]",
+                          "[ ct load proto_dst => reg 1 , dir original ]",
+                          "[ payload write reg 1 => 2b @ transport header + 2 csum_type 1 csum_off "
+                          "16 csum_flags 0x0 ]"));
+}
+
 TEST(NftRule, RejectsInTheWordsOfEitherFamily) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Counter().RejectAdminProhibited()),
               ElementsAre("[ counter pkts 0 bytes 0 ]", "[ reject type 2 code 3 ]"));
