@@ -19,6 +19,7 @@ constexpr const char* kPort = "bridge.ports";
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<Damage> Damages() {
   const std::string gone = "table inet nomad-bridge is missing";
   const std::string changed = " in table inet nomad-bridge was changed";
