@@ -5,8 +5,10 @@
 //                                                         └── client, its neighbour
 #include "tests/bench/data_path.h"
 
+#include <exception>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -129,7 +131,7 @@ class Table {
     std::vector<Samples> times(courses_.size());
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < courses_.size(); ++i) {
-        times[i].Add((courses_[i]->ways()[way].line.*load.measure)());
+        times[i].Add(Measure(load, *courses_[i], way));
       }
     }
     const char* const way_name = courses_.front()->ways()[way].name;
@@ -155,6 +157,16 @@ class Table {
   }
 
  private:
+  [[nodiscard]] double Measure(const PathLoad& load, const Course& course, std::size_t way) const {
+    const Way& taken = course.ways()[way];
+    try {
+      return (taken.line.*load.measure)();
+    } catch (const std::exception& error) {
+      throw std::runtime_error(Format(
+          "{}, {}, {}, {} alive: {}", course.name(), load.name, taken.name, alive_, error.what()));
+    }
+  }
+
   const std::vector<std::unique_ptr<Course>>& courses_;
   int alive_;
   std::vector<Row> rows_;
