@@ -65,15 +65,23 @@ int RunStatus(const Arguments& arguments) {
 std::string PeerText(const policy::Step& step,
                      const std::map<std::string, std::string>& sets,
                      bool is_in) {
-  const auto set = sets.find(step.peers);
-  // In the order of Step::PeerIs.
-  const std::array<std::string, 5> peers = {"",
-                                            set != sets.end() ? set->second : step.peers,
-                                            Cat("the addresses ", step.peers),
-                                            "outside",
-                                            "the node"};
-  const std::string& peer = peers.at(static_cast<std::size_t>(step.peer));
-  return peer.empty() ? "" : Cat(is_in ? " from " : " to ", peer);
+  using PeerIs = policy::Step::PeerIs;
+  const std::string_view way = is_in ? " from " : " to ";
+  switch (step.peer) {
+    case PeerIs::kMember: {
+      const auto set = sets.find(step.peers);
+      return Cat(way, set != sets.end() ? set->second : step.peers);
+    }
+    case PeerIs::kAddress:
+      return Cat(way, "the addresses ", step.peers);
+    case PeerIs::kOutside:
+      return Cat(way, "outside");
+    case PeerIs::kNode:
+      return Cat(way, "the node");
+    case PeerIs::kAnyone:
+      break;
+  }
+  return {};
 }
 
 // In the order of Step::Outcome.
