@@ -254,8 +254,8 @@ Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::
   return parser.Take();
 }
 
-// By path, the files whose policies are in force: inode, size and time of change, by which content
-// that has been changed is known.
+// By path, the files whose policies are in force: inode, size and time of change, of which one
+// differs once the content was changed.
 using Files = std::map<std::string, std::tuple<ino_t, off_t, std::int64_t>>;
 
 Files ListFiles(const std::string& directory, std::vector<std::string>& left_out) {
