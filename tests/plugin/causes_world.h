@@ -170,6 +170,7 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
   }
 
   void BreakAndHeal(const Cause& cause) {
+    ASSERT_NE(cause.says, "") << "whatever inspect says would do";
     ASSERT_TRUE(Answers(cause.way));
     ASSERT_EQ(Diagnose(cause.way).at("cause"), nullptr);
     Break(cause);
