@@ -172,7 +172,7 @@ class Convergence {
       }
     }
     return !lost.empty() &&
-           std::ranges::any_of(desired_->Elements().elements,
+           std::ranges::any_of(desired_->elements().elements,
                                [&](const nft::Element& needed) { return Contains(lost, needed); });
   }
 
@@ -197,8 +197,7 @@ class Convergence {
     for (const state::Record& record : desired_->records()) {
       NotePublished(record, checkpoint_);
     }
-    const firewall::DesiredElements elements = desired_->Elements();
-    static_cast<void>(Compare(goal, &elements));
+    static_cast<void>(Compare(goal, &desired_->elements()));
   }
 
   // False if that is not enough, as elements are missing: see firewall::Compare().

@@ -11,29 +11,43 @@
 namespace nomad_bridge::rules {
 
 DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
-    : host_(host), kept_owners_(std::move(kept_owners)) {
+    : host_(host),
+      kept_owners_(std::move(kept_owners)),
+      elements_{
+          .is_explained = [this](const nft::Element& element) { return IsExplained(element); }} {
   for (const AttachmentId& id : host.records.List("")) {
-    std::optional<state::Record> record = host.records.Find(id);
-    if (!record) {
-      continue;
+    if (std::optional<state::Record> record = host.records.Find(id)) {
+      Add(Judged(*std::move(record), host.policy.Program()));
     }
-    *record = Judged(*record, host.policy.Program());
-    const std::string owner = state::HostVethName(id);
-    std::vector<nft::Element> elements = ElementsOf(*record);
-    // A stale one keeps its elements until it is collected: to know it from one that is just being
-    // added takes its lock.
-    if (link::IsAlive(host, *record)) {
-      const state::Record& live = live_.emplace_back(record->OnlyLive());
-      Append(live_elements_, live.parts == record->parts ? elements : ElementsOf(live));
-      live_owners_.insert(owner);
-      for (const Cidr& cidr : record->ipam.addresses) {
-        address_owners_.try_emplace(cidr.address, owner);
-      }
-    }
-    NoteShared(elements);
-    Append(recorded_elements_, std::move(elements));
-    by_owner_.emplace(owner, *std::move(record));
   }
+  Append(elements_.elements, ListElements(host.policy.Program()));
+}
+
+void DesiredState::Add(state::Record record) {
+  const std::string owner = state::HostVethName(record.id);
+  // A stale one keeps its elements until it is collected: to know it from one that is just being
+  // added takes its lock.
+  const bool is_alive = link::IsAlive(host_, record);
+  Explained& explained = recorded_[owner];
+  explained.all = !is_alive || record.version > state::kRecordVersion;  // or by what we cannot read
+  for (const auto& [part, phase] : record.parts) {
+    if (record.Has(part) && phase != state::Phase::kLive) {
+      explained.parts.insert(part);
+    }
+  }
+  std::vector<nft::Element> elements = ElementsOf(record);
+  NoteShared(elements);
+  const bool is_settled = !explained.all && explained.parts.empty();
+  if (is_alive) {
+    for (const Cidr& cidr : record.ipam.addresses) {
+      address_owners_.try_emplace(cidr.address, owner);
+    }
+    live_.push_back(is_settled ? std::move(record) : record.OnlyLive());
+    if (!is_settled) {
+      Append(elements_.elements, ElementsOf(live_.back()));
+    }
+  }
+  Append(is_settled ? elements_.elements : elements_.instead, std::move(elements));
 }
 
 void DesiredState::NoteShared(const std::vector<nft::Element>& elements) {
@@ -42,15 +56,6 @@ void DesiredState::NoteShared(const std::vector<nft::Element>& elements) {
       shared_.push_back(element);
     }
   }
-}
-
-firewall::DesiredElements DesiredState::Elements() const {
-  firewall::DesiredElements desired{
-      .elements = live_elements_,
-      .instead = recorded_elements_,
-      .is_explained = [this](const nft::Element& element) { return IsExplained(element); }};
-  Append(desired.elements, ListElements(host_.policy.Program()));
-  return desired;
 }
 
 bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
@@ -73,7 +78,7 @@ bool DesiredState::IsShared(const nft::Element& element) const {
     return true;
   }
   std::set<std::string> recorded;
-  for (const auto& [owner, record] : by_owner_) {
+  for (const auto& [owner, explained] : recorded_) {
     recorded.insert(owner);
   }
   return link::HasUnrecordedPort(host_.net, *ifname, recorded) || LeadsToUnrecorded(*ifname);
@@ -88,7 +93,7 @@ bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
   std::set<Ip> addresses;
   for (const nft::Element& element : firewall::OwnedElements(host_.nft)) {
     const std::optional<Ip> address = AddressOf(element);
-    if (address && !by_owner_.contains(std::string(element.owner())) && IsExplained(element)) {
+    if (address && !recorded_.contains(std::string(element.owner())) && IsExplained(element)) {
       addresses.insert(*address);
     }
   }
@@ -104,18 +109,14 @@ bool DesiredState::IsExplained(const nft::Element& element) const {
     return !IsInList(element) && IsShared(element);
   }
   const std::string owner(element.owner());
-  const auto found = by_owner_.find(owner);
-  if (found == by_owner_.end()) {
+  const auto recorded = recorded_.find(owner);
+  if (recorded == recorded_.end()) {
     return !IsAnothersAddress(element) &&
            (kept_owners_.contains(owner) || host_.net.FindLink(owner) || IsOfAContainer(element));
   }
-  const state::Record& record = found->second;
-  if (record.version > state::kRecordVersion) {
-    return true;  // by what we cannot read
-  }
-  return !live_owners_.contains(owner) ||
-         std::ranges::any_of(PartsOf(element), [&](cni::Part part) {
-           return record.Has(part) && !record.IsLive(part);
+  const Explained& explained = recorded->second;
+  return explained.all || std::ranges::any_of(PartsOf(element), [&](cni::Part part) {
+           return explained.parts.contains(part);
          });
 }
 

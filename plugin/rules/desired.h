@@ -23,14 +23,24 @@ class DesiredState {
  public:
   // Elements of owners among `kept_owners` stay without a record, too.
   DesiredState(state::Host& host, std::set<std::string> kept_owners);
+  ~DesiredState() = default;
+  DesiredState(const DesiredState&) = delete;
+  DesiredState& operator=(const DesiredState&) = delete;
 
   // Refers to this object.
-  [[nodiscard]] firewall::DesiredElements Elements() const;
+  [[nodiscard]] const firewall::DesiredElements& elements() const { return elements_; }
 
   // The live parts of every live attachment, as the policies in force judge it.
   [[nodiscard]] const std::vector<state::Record>& records() const { return live_; }
 
  private:
+  // Which of a recorded attachment's elements may stay although they are not desired.
+  struct Explained {
+    bool all = false;
+    cni::Parts parts;  // that they are there for
+  };
+
+  void Add(state::Record record);
   void NoteShared(const std::vector<nft::Element>& elements);
   [[nodiscard]] bool IsExplained(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
@@ -41,11 +51,9 @@ class DesiredState {
   state::Host& host_;
   std::set<std::string> kept_owners_;
   std::vector<state::Record> live_;
-  std::map<std::string, state::Record> by_owner_;  // all that have a record
-  std::vector<nft::Element> live_elements_;
-  std::vector<nft::Element> recorded_elements_;  // of all of by_owner_, as is `shared_`
-  std::vector<nft::Element> shared_;             // those that no attachment has alone, each once
-  std::set<std::string> live_owners_;
+  std::map<std::string, Explained> recorded_;  // by owner, all that have a record
+  firewall::DesiredElements elements_;
+  std::vector<nft::Element> shared_;          // of all of recorded_, each once
   std::map<Ip, std::string> address_owners_;  // of live attachments
   mutable link::HeldAddresses held_{host_};
 };
