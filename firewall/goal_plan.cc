@@ -1,8 +1,10 @@
 #include "firewall/goal_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/list.h"
@@ -205,98 +207,112 @@ void PlanTable(nft::Socket& socket,
   }
 }
 
-// All in the kernel, but for tables that are yet to be made.
-std::vector<nft::Element> ElementsIn(nft::Socket& socket,
-                                     const Tables& tables,
-                                     const std::set<nft::TableFamily>& is_new) {
-  std::vector<nft::Element> elements;
-  for (const nft::Table& table : tables) {
-    for (const nft::Set& set : table.sets) {
-      if (!is_new.contains(table.id.family)) {
-        Append(elements, socket.Elements(table.id, set.name));
+struct HashOfKey {
+  std::size_t operator()(const ElementKey& key) const {
+    std::size_t hash = std::hash<std::string>()(std::get<1>(key));
+    for (const std::uint8_t byte : std::get<2>(key)) {
+      hash = hash * 31 + byte;
+    }
+    return hash;
+  }
+};
+
+// Adds to `plan` what makes the elements in the kernel those of `desired`.
+class ElementsPlan {
+ public:
+  ElementsPlan(const Tables& tables, const DesiredElements& desired, GoalPlan& plan)
+      : tables_(tables),
+        desired_(desired),
+        plan_(plan),
+        presences_(desired.elements.size(), Presence::kMissing) {
+    places_.reserve(desired.elements.size());
+    for (std::size_t i = 0; i < desired.elements.size(); ++i) {
+      if (!places_.try_emplace(KeyOf(desired.elements[i]), i).second) {
+        presences_[i] = Presence::kSame;  // the first with this key stands for all
       }
     }
   }
-  return elements;
-}
 
-// One of `desired` that the kernel lacks, or has with another value.
-struct WantedElement {
-  const nft::Element* element;
-  Presence presence = Presence::kMissing;
+  // An element in the kernel: it stays, and is not to be added, or goes.
+  void AddPresent(const nft::Table& table, const nft::Element& present) {
+    const auto place = places_.find(KeyOf(present));
+    const nft::Element* const element =
+        place == places_.end() ? nullptr : &desired_.elements[place->second];
+    const bool is_same = element && (IsShared(*element) || present == *element);
+    // Without a comment somebody has replaced it by hand.
+    const bool is_own = element && (present.comment.empty() || present.owner() == element->owner());
+    const bool stays = is_same || (!is_own && desired_.is_explained(present));
+    if (element) {
+      presences_[place->second] = stays ? Presence::kSame : Presence::kDifferent;
+    }
+    if (stays) {
+      AddExplained(table, present);
+      return;
+    }
+    plan_.batch.DeleteElement(table.id, present);
+    if (!element) {
+      plan_.mismatches.push_back({Area::kLeftOver,
+                                  std::string(present.owner()),
+                                  Cat(Name(tables_, present), " has no owner")});
+      plan_.mismatches.back().part = present.data.empty() ? "" : kLeadsNowhere;
+    }
+  }
+
+  // What the kernel lacks, or has with another value, once all that it has was added. In the order
+  // in which they are desired: an element comes before those that name it.
+  void AddWanted() {
+    for (std::size_t i = 0; i < presences_.size(); ++i) {
+      if (presences_[i] == Presence::kSame) {
+        continue;
+      }
+      const nft::Element& element = desired_.elements[i];
+      plan_.batch.AddElement(TableOf(element), element);
+      if (!plan_.is_new.contains(element.family)) {
+        plan_.mismatches.push_back(MismatchOf(tables_, element, presences_[i]));
+      }
+    }
+  }
+
+ private:
+  // One that stays names a chain that stays, or it goes.
+  void AddExplained(const nft::Table& table, const nft::Element& present) {
+    if (!present.verdict || table.FindChain(present.verdict->chain) != nullptr) {
+      return;
+    }
+    plan_.batch.DeleteElement(table.id, present);
+    const auto replacement =
+        std::ranges::find_if(desired_.instead, [&](const nft::Element& element) {
+          return KeyOf(element) == KeyOf(present) && element.owner() == present.owner();
+        });
+    if (replacement != desired_.instead.end()) {
+      plan_.batch.AddElement(table.id, *replacement);
+    }
+  }
+
+  const Tables& tables_;
+  const DesiredElements& desired_;
+  GoalPlan& plan_;
+  std::vector<Presence> presences_;                                // of each of desired_.elements
+  std::unordered_map<ElementKey, std::size_t, HashOfKey> places_;  // in it
 };
 
-using WantedElements = std::map<ElementKey, WantedElement>;
-
-// One that stays names a chain that stays, or it goes.
-void PlanExplained(const Tables& tables,
-                   const nft::Element& present,
-                   const DesiredElements& desired,
-                   GoalPlan& plan) {
-  const auto table = std::ranges::find(tables, TableOf(present), &nft::Table::id);
-  if (!present.verdict || table == tables.end() ||
-      table->FindChain(present.verdict->chain) != nullptr) {
-    return;
-  }
-  plan.batch.DeleteElement(table->id, present);
-  const auto replacement = std::ranges::find_if(desired.instead, [&](const nft::Element& element) {
-    return KeyOf(element) == KeyOf(present) && element.owner() == present.owner();
-  });
-  if (replacement != desired.instead.end()) {
-    plan.batch.AddElement(table->id, *replacement);
-  }
-}
-
-// An element in the kernel: it stays, and leaves `wanted`, or goes.
-void PlanPresent(const Tables& tables,
-                 const nft::Element& present,
-                 const DesiredElements& desired,
-                 WantedElements& wanted,
-                 GoalPlan& plan) {
-  const auto found = wanted.find(KeyOf(present));
-  const nft::Element* const element = found == wanted.end() ? nullptr : found->second.element;
-  const bool is_same = element && (IsShared(*element) || present == *element);
-  // Without a comment somebody has replaced it by hand.
-  const bool is_own = element && (present.comment.empty() || present.owner() == element->owner());
-  if (is_same || (!is_own && desired.is_explained(present))) {
-    wanted.erase(KeyOf(present));
-    PlanExplained(tables, present, desired, plan);
-    return;
-  }
-  plan.batch.DeleteElement(TableOf(present), present);
-  if (element) {
-    found->second.presence = Presence::kDifferent;
-  } else {
-    plan.mismatches.push_back({Area::kLeftOver,
-                               std::string(present.owner()),
-                               Cat(Name(tables, present), " has no owner")});
-    plan.mismatches.back().part = present.data.empty() ? "" : kLeadsNowhere;
-  }
-}
-
-// Adds to `plan` what makes the elements in the kernel those of `desired`.
 void PlanElements(nft::Socket& socket,
                   const Tables& tables,
                   const DesiredElements& desired,
                   GoalPlan& plan) {
-  WantedElements wanted;
-  for (const nft::Element& element : desired.elements) {
-    wanted.try_emplace(KeyOf(element), WantedElement{&element});
-  }
-  for (const nft::Element& present : ElementsIn(socket, tables, plan.is_new)) {
-    PlanPresent(tables, present, desired, wanted, plan);
-  }
-  // In the order in which they are desired: an element comes before those that name it.
-  for (const nft::Element& element : desired.elements) {
-    const auto found = wanted.find(KeyOf(element));
-    if (found == wanted.end() || found->second.element != &element) {
+  ElementsPlan elements(tables, desired, plan);
+  for (const nft::Table& table : tables) {
+    // Of a table that is yet to be made there are none.
+    if (plan.is_new.contains(table.id.family)) {
       continue;
     }
-    plan.batch.AddElement(TableOf(element), element);
-    if (!plan.is_new.contains(element.family)) {
-      plan.mismatches.push_back(MismatchOf(tables, element, found->second.presence));
+    for (const nft::Set& set : table.sets) {
+      for (const nft::Element& present : socket.Elements(table.id, set.name)) {
+        elements.AddPresent(table, present);
+      }
     }
   }
+  elements.AddWanted();
 }
 
 }  // namespace

@@ -33,8 +33,11 @@ struct GoalPlan {
   return element.comment.empty();
 }
 
-// What tells an element from all others.
-using ElementKey = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>, bool>;
+// What tells an element from all others. Refers to it.
+using ElementKey = std::tuple<const nft::TableFamily&,
+                              const std::string&,
+                              const std::vector<std::uint8_t>&,
+                              const bool&>;
 
 [[nodiscard]] inline ElementKey KeyOf(const nft::Element& element) {
   return {element.family, element.set, element.key, element.ends_interval};

@@ -56,9 +56,12 @@ class PlannedElements {
   }
 
  private:
+  // As an ElementKey, but outlives the element.
+  using Key = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>, bool>;
+
   nft::Socket& socket_;
   nft::Batch& batch_;
-  std::map<ElementKey, std::optional<nft::Element>> known_;
+  std::map<Key, std::optional<nft::Element>> known_;
 };
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
