@@ -28,7 +28,9 @@ std::span<const std::uint8_t> BytesOf(Object& object, int attribute) {
 }
 
 std::string UpToZero(std::span<const std::uint8_t> bytes) {
-  return {bytes.begin(), std::ranges::find(bytes, 0)};
+  const std::string_view text(static_cast<const char*>(static_cast<const void*>(bytes.data())),
+                              bytes.size());
+  return std::string(text.substr(0, text.find('\0')));
 }
 
 std::vector<Type> Fields(std::uint32_t number) {
@@ -70,17 +72,19 @@ std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) 
   return text;
 }
 
-std::string KindOf(const nftnl_expr& expression) {
-  return TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME));
+std::string_view KindOf(const nftnl_expr& expression) {
+  const char* const kind = nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME);
+  return kind == nullptr ? std::string_view() : kind;
 }
 
 std::string TextOf(const nftnl_expr& expression) {
   std::array<char, 1024> buffer{};
   nftnl_expr_snprintf(buffer.data(), buffer.size(), &expression, NFTNL_OUTPUT_DEFAULT, 0);
-  const std::string kind = KindOf(expression);
+  const std::string_view kind = KindOf(expression);
   std::string text = Cat("[ ", kind, ' ', buffer.data(), ExtensionBytes(expression, kind));
   text.erase(text.find_last_not_of(' ') + 1);
-  return text + " ]";
+  text += " ]";
+  return text;
 }
 
 enum class Shape : std::uint8_t { kNumber, kText, kBytes };
@@ -157,7 +161,7 @@ Value ReadAttribute(const nftnl_expr& expression, const Readable& readable) {
 }
 
 Expression DecodeExpression(const nftnl_expr& expression) {
-  Expression decoded{.kind = KindOf(expression), .attributes = {}};
+  Expression decoded{.kind = std::string(KindOf(expression)), .attributes = {}};
   for (const Readable& readable : kReadable) {
     if (readable.kind == decoded.kind && nftnl_expr_is_set(&expression, readable.attribute)) {
       decoded.attributes.emplace_back(readable.attribute, ReadAttribute(expression, readable));
