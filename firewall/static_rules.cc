@@ -62,13 +62,17 @@ bool AcceptsMark(const nft::KernelRule& rule, int bit) {
   return DoesTheSame(rule, AcceptMark(bit)) || nft::Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
-// The mark's bit, if `rule` is one of ours that accept a mark; else -1.
-int AcceptedBit(const nft::KernelRule& rule) {
+// The mark's bit, if `rule` is one of ours that accept a mark; else -1. `likely` is tried first: to
+// try one takes two rules' texts.
+int AcceptedBit(const nft::KernelRule& rule, int likely) {
   const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
   const Texts meaning = nft::Meaning(rule.expressions);
   if (rule.comment != kAcceptComment || meaning.empty() || meaning.back() != accept ||
       meaning.front().find(" mark ") == std::string::npos) {
     return -1;
+  }
+  if (AcceptsMark(rule, likely)) {
+    return likely;
   }
   int bit = kMarkBits - 1;
   while (bit >= 0 && !AcceptsMark(rule, bit)) {
@@ -92,7 +96,7 @@ std::vector<Accept> FindAccepts(nft::Socket& socket) {
       continue;
     }
     for (const nft::KernelRule& rule : socket.Rules(table, kCniForward, {kAcceptComment})) {
-      if (const int bit = AcceptedBit(rule); bit >= 0) {
+      if (const int bit = AcceptedBit(rule, ForwardHook().accept_mark_bit); bit >= 0) {
         accepts.push_back({table, rule.handle, bit});
       }
     }
@@ -162,7 +166,7 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
   }
   bool accepted = false;
   for (const nft::KernelRule& rule : present) {
-    const int bit = AcceptedBit(rule);
+    const int bit = AcceptedBit(rule, wanted.mark_bit);
     if (bit >= 0 && (bit != wanted.mark_bit || accepted)) {
       batch.DeleteRule(wanted.table, kCniForward, rule.handle);
     }
