@@ -89,13 +89,7 @@ class Convergence {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
     }
     checkpoint_.accept_mark_bit = mark_bit_;
-    SetTables(goal);
-    // By their handles: a table of the same name may be another one, without our elements.
-    const bool may_compare_less =
-        !extent_.is_whole && has_same_tables &&
-        firewall::HandlesOf(host_.nft, goal.tables) == checkpoint_.table_handles &&
-        !LacksSharedElements();
-    if (may_compare_less && Compare(goal, nullptr)) {
+    if (!extent_.is_whole && has_same_tables && CompareLess(std::move(goal))) {
       return {.checkpoint = std::move(checkpoint_)};
     }
     CompareAll();
@@ -182,6 +176,14 @@ class Convergence {
       goal.new_forward_hook = FindNewHook(*extent_.added, goal.forward_hooks);
     }
     return goal;
+  }
+
+  // Without elements. False if that is not enough.
+  bool CompareLess(firewall::Goal goal) {
+    SetTables(goal);
+    // By their handles: a table of the same name may be another one, without our elements.
+    return firewall::HandlesOf(host_.nft, goal.tables) == checkpoint_.table_handles &&
+           !LacksSharedElements() && Compare(goal, nullptr);
   }
 
   void CompareAll() {
