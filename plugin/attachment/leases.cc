@@ -1,5 +1,6 @@
 #include "plugin/attachment/leases.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/list.h"
@@ -82,7 +83,13 @@ bool IsFromBeforeBoot(state::Host& host,
 }
 
 void CheckLeases(const state::Record& record, Mismatches& mismatches) {
-  if (record.ipam.leases.empty()) {
+  // Without the lock first: a lease is there as a whole or not at all.
+  const auto is_there = [&](const Cidr& lease) {
+    const std::optional<ipam::LeaseOwner> owner =
+        ipam::FindOwnerUnlocked(record.ipam.data_dir, record.id.network, lease.address);
+    return owner && owner->Matches(ipam::OwnerOf(record.id));
+  };
+  if (std::ranges::all_of(record.ipam.leases, is_there)) {
     return;
   }
   auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);

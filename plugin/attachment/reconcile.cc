@@ -58,7 +58,7 @@ class Reconciler {
   void CheckOne(const state::Record& recorded) {
     const state::Record record = CheckRenewed(host_, recorded, mismatches_);
     const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
-    CheckOwn(record, bridge, mismatches_);
+    CheckOwn(record, FindVeth(record), bridge, mismatches_);
     CheckRules(host_, record, mismatches_);
     rules::CheckLocalhost(host_, record, mismatches_);
   }
@@ -88,9 +88,13 @@ class Reconciler {
       outcome_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
     }
     // Taken before anything is looked at.
-    fingerprint_.emplace(host_);
-    fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
-    outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(); });
+    if (mismatches_.is_repairing()) {
+      fingerprint_.emplace(host_);
+      fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
+    }
+    const std::vector<rtnl::Link> links = host_.net.Links();
+    listed_.emplace(links);
+    outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(links); });
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
@@ -118,9 +122,8 @@ class Reconciler {
     NoteFingerprint();
   }
 
-  // Those without a file. The links are listed first: an ADD makes one after its record.
-  void CheckLostRecords() {
-    const std::vector<rtnl::Link> links = host_.net.Links();
+  // Those without a file. The links were listed before: an ADD makes one after its record.
+  void CheckLostRecords(const std::vector<rtnl::Link>& links) {
     const std::set<std::string> recorded = state::HostVethNames(host_.records.List(""));
     for (const rtnl::Link& link : links) {
       if (!recorded.contains(link.name)) {
@@ -168,7 +171,8 @@ class Reconciler {
       }
       return;
     }
-    if (!link::IsAlive(host_, *record)) {
+    const std::optional<rtnl::Link> veth = listed_->Find(id, link::Recorded::kYes);
+    if (!link::IsAlive(host_, *record, veth)) {
       return;
     }
     ++outcome_.attachments;
@@ -185,7 +189,7 @@ class Reconciler {
     if (segment.is_usable) {
       outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
-        CheckOwn(CheckRenewed(host_, live, first_look), segment.bridge, first_look);
+        CheckOwn(CheckRenewed(host_, live, first_look), veth, segment.bridge, first_look);
         if (!first_look.empty()) {
           CheckLocked(id, segment.bridge);
         }
@@ -196,11 +200,13 @@ class Reconciler {
   // What is looked at once for all, after them.
   void Note(const state::Record& live) {
     NoteGateway(live);
-    fingerprint_->AddDataDir(live.ipam.data_dir);
-    fingerprint_->AddSegment(live.link.bridge);
-    fingerprint_->AddSegment(live.link.gateway_ifname);
-    if (IsRenewable(live)) {
-      fingerprint_->AddContainer(Cat(live.id.ifname, ' ', live.netns_path));
+    if (fingerprint_) {
+      fingerprint_->AddDataDir(live.ipam.data_dir);
+      fingerprint_->AddSegment(live.link.bridge);
+      fingerprint_->AddSegment(live.link.gateway_ifname);
+      if (IsRenewable(live)) {
+        fingerprint_->AddContainer(Cat(live.id.ifname, ' ', live.netns_path));
+      }
     }
     if (live.IsLive(cni::Part::kLink)) {
       adopted_[live.link.bridge].insert(live.link.adopted);
@@ -212,15 +218,16 @@ class Reconciler {
     if (!lock) {
       outcome_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
-      CheckOwn(CheckRenewed(host_, *record, mismatches_), bridge, mismatches_);
+      CheckOwn(CheckRenewed(host_, *record, mismatches_), FindVeth(*record), bridge, mismatches_);
     }
   }
 
   void CheckOwn(const state::Record& record,
+                const std::optional<rtnl::Link>& veth,
                 const std::optional<rtnl::Link>& bridge,
                 Mismatches& mismatches) {
     if (record.IsLive(cni::Part::kLink)) {
-      link::CheckHostVeth(host_, record, bridge, mismatches);
+      link::CheckHostVeth(host_, record, veth, bridge, mismatches);
       if (!mismatches.repaired().empty()) {
         // A new bridge drops what the node sends until it has noticed its ports' carrier.
         link::AwaitGateway(host_, record);
@@ -229,6 +236,12 @@ class Reconciler {
     if (record.IsLive(cni::Part::kAddress)) {
       CheckLeases(record, mismatches);
     }
+  }
+
+  [[nodiscard]] std::optional<rtnl::Link> FindVeth(const state::Record& record) {
+    return record.IsLive(cni::Part::kLink)
+               ? link::FindHostVeth(host_.net, record.id, link::Recorded::kYes)
+               : std::nullopt;
   }
 
   void CheckRuleset(const rules::Extent& extent) {
@@ -280,7 +293,8 @@ class Reconciler {
   std::map<std::string, Segment> segments_;
   std::map<std::string, std::set<bool>> adopted_;  // by bridge: what its records say
   std::map<std::string, state::Record> gateways_;  // a record behind each
-  std::optional<Fingerprint> fingerprint_;         // of all
+  std::optional<Fingerprint> fingerprint_;         // of all, to be noted
+  std::optional<link::ListedVeths> listed_;        // for the first look at each of all
 };
 
 }  // namespace

@@ -32,18 +32,19 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<state::Record> record =
         ports.contains(state::HostVethName(id)) ? std::nullopt : host.records.Find(id);
-    const auto has_veth = [&] {
-      return link::FindHostVeth(host.net, id, link::Recorded::kYes).has_value();
-    };
-    if (!record || !record->IsLive(cni::Part::kLink) || record->link.bridge != bridge.name ||
-        !has_veth()) {
+    if (!record || !record->IsLive(cni::Part::kLink) || record->link.bridge != bridge.name) {
+      continue;
+    }
+    const auto find_veth = [&] { return link::FindHostVeth(host.net, id, link::Recorded::kYes); };
+    const std::optional<rtnl::Link> veth = find_veth();
+    if (!veth) {
       continue;
     }
     try {
-      link::CheckHostVeth(host, *record, bridge, mismatches);
+      link::CheckHostVeth(host, *record, veth, bridge, mismatches);
       moved.push_back(record->OnlyLive());
     } catch (const Error&) {
-      if (has_veth()) {
+      if (find_veth()) {
         throw;
       }
     }

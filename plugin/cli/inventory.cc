@@ -57,10 +57,7 @@ State StateOf(state::Host& host, const Attachment& attachment, const LinksByName
   if (record.IsAny(state::Phase::kMaking)) {
     return State::kMaking;
   }
-  // A veth goes with the namespace of its other end, so one question for each of a thousand is not
-  // needed.
-  const bool has_peer = attachment.link && attachment.link->peer_netns;
-  if (!has_peer && !link::IsAlive(host, record)) {
+  if (!link::IsAlive(host, record, attachment.link)) {
     return State::kDead;
   }
   return IsPluggedIn(attachment, links) ? State::kOk : State::kUnplugged;

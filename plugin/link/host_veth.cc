@@ -70,6 +70,21 @@ std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
   return link && IsHostVethOf(*link, id, recorded) ? link : std::nullopt;
 }
 
+ListedVeths::ListedVeths(const std::vector<rtnl::Link>& links) {
+  for (const rtnl::Link& link : links) {
+    if (state::IsHostVethName(link.name)) {
+      by_name_.emplace(link.name, link);
+    }
+  }
+}
+
+std::optional<rtnl::Link> ListedVeths::Find(const AttachmentId& id, Recorded recorded) const {
+  const auto found = by_name_.find(state::HostVethName(id));
+  return found != by_name_.end() && IsHostVethOf(found->second, id, recorded)
+             ? std::optional(found->second)
+             : std::nullopt;
+}
+
 bool HasUnrecordedPort(rtnl::Socket& host,
                        const std::string& gateway_ifname,
                        const std::set<std::string>& recorded) {
@@ -175,14 +190,11 @@ std::optional<rtnl::Link> FindRenamedVeth(state::Host& host, const state::Record
   return link && IsHostVethOf(*link, record.id, Recorded::kNo) ? link : std::nullopt;
 }
 
-// The host veth, also under another name if that is not put right; nullopt if it is missing: then
+// The host veth under another name, also if that is not put right; nullopt if it is missing: then
 // the container has to be started anew.
 std::optional<rtnl::Link> CheckVethName(state::Host& host,
                                         const state::Record& record,
                                         Mismatches& mismatches) {
-  if (std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes)) {
-    return veth;
-  }
   const std::string name = state::HostVethName(record.id);
   Mismatch lost{.area = Mismatch::Area::kPort, .owner = record.id.container_id};
   const std::optional<rtnl::Link> renamed = FindRenamedVeth(host, record);
@@ -202,12 +214,13 @@ std::optional<rtnl::Link> CheckVethName(state::Host& host,
 
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
+                   const std::optional<rtnl::Link>& found,
                    const std::optional<rtnl::Link>& bridge,
                    Mismatches& mismatches) {
   const auto of_port = [&](std::string text) {
     return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
   };
-  const std::optional<rtnl::Link> veth = CheckVethName(host, record, mismatches);
+  const std::optional<rtnl::Link> veth = found ? found : CheckVethName(host, record, mismatches);
   if (!veth) {
     return;
   }

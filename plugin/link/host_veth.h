@@ -7,9 +7,11 @@
 // Locks    The attachment's own lock is held by the caller.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
@@ -30,6 +32,18 @@ enum class Recorded { kNo, kYes };
 [[nodiscard]] std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                                      const AttachmentId& id,
                                                      Recorded recorded);
+
+// The host ends of attachments among all links of the node, which are listed once: for a first look
+// at many of them. What came later is not among them.
+class ListedVeths {
+ public:
+  explicit ListedVeths(const std::vector<rtnl::Link>& links);
+
+  [[nodiscard]] std::optional<rtnl::Link> Find(const AttachmentId& id, Recorded recorded) const;
+
+ private:
+  std::map<std::string, rtnl::Link> by_name_;
+};
 
 // Whether a host end of ours that has no record is plugged into the bridge that `gateway_ifname`
 // is, or is a VLAN of. `recorded`: the names of those that have one.
@@ -78,10 +92,11 @@ constexpr const char* kHairpinMode = "hairpin mode";
 // And where somebody has given it, or the bridge, another name.
 constexpr const char* kLinkName = "name";
 
-// The host end is there, up, a port of `bridge`, its record's if there is one, and with the flags
-// that the record has.
+// The host end, `found` by its name, is there, up, a port of `bridge`, its record's if there is one,
+// and with the flags that the record has.
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
+                   const std::optional<rtnl::Link>& found,
                    const std::optional<rtnl::Link>& bridge,
                    Mismatches& mismatches);
 

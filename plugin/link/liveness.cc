@@ -58,6 +58,12 @@ bool IsAlive(state::Host& host, const state::Record& record) {
          IsAt(record.netns_path, record) || IsWithoutALinkAndHeld(host, record);
 }
 
+bool IsAlive(state::Host& host,
+             const state::Record& record,
+             const std::optional<rtnl::Link>& veth) {
+  return (veth && veth->peer_netns) || IsAlive(host, record);
+}
+
 bool HeldAddresses::Contains(const Ip& address) {
   if (!addresses_) {
     addresses_.emplace();

@@ -27,6 +27,11 @@
 namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
+// The same where many are looked at: `veth` is its host veth, if that was among listed links. A
+// veth goes with the namespace of its other end, so it alone tells, and no kernel is asked.
+[[nodiscard]] bool IsAlive(state::Host& host,
+                           const state::Record& record,
+                           const std::optional<rtnl::Link>& veth);
 
 // What addresses containers have, made by any plugin and in any way: a namespace that has a
 // leased address may be that of the lease's owner. So may what answered for it last and is behind a
