@@ -17,6 +17,7 @@
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/intact.h"
 #include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/events.h"
@@ -67,13 +68,13 @@ class Reconciler {
     if (scope_.record != nullptr) {
       const state::Record record = scope_.record->Finished();
       CheckNewSegment(host_, record, mismatches_);
-      if (record.HasAny({cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts})) {
+      if (record.HasRules()) {
         CheckRuleset({.added = &record});
         rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
       }
       return;
     }
-    CheckRuleset({});
+    CheckRuleset({.others_changed = true});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
       if (record && !IsZoneKnown(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {
@@ -107,7 +108,8 @@ class Reconciler {
     }
     // Once for all, in one batch, after the links that its elements name.
     outcome_.Try(Area::kTable, "the rules", [&] {
-      CheckRuleset({.is_whole = true, .valid = scope_.valid});
+      const bool is_whole = !scope_.is_quick || !rules::AreIntactOfAll(host_);
+      CheckRuleset({.is_whole = is_whole, .valid = scope_.valid});
     });
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;

@@ -37,6 +37,7 @@ struct Scope {
   Extent extent = Extent::kAll;
   const state::Record* record = nullptr;
   std::set<AttachmentId> valid = {};  // elements of theirs stay without a record, too
+  bool is_quick = false;              // kAll: not elements that are known to be right
 };
 
 // NOLINTNEXTLINE(modernize-use-nodiscard): what was repaired is in the log

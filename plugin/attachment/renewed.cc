@@ -11,6 +11,7 @@
 #include "plugin/link/container.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/intact.h"
 #include "plugin/rules/stale_flows.h"
 #include "plugin/state/kernel_names.h"
 
@@ -63,6 +64,7 @@ void Follow(state::Host& host, const state::Record& record, const std::vector<Re
   const state::Record renewed = With(*whole, renewals);
   // Killed behind any of these, a reconcile of all removes what no record explains, and adds what
   // is missing.
+  rules::NoteOtherElements(host);
   host.records.Write(renewed);
   rules::RemoveElements(host, record, renewed);
   Publish(host, renewed, firewall::PlanMode::kLookUp);

@@ -12,6 +12,7 @@
 #include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/converge.h"
+#include "plugin/rules/intact.h"
 #include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/kernel_names.h"
@@ -54,6 +55,7 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
 
 // In the records of `bridge`.
 void NoteAdopted(state::Host& host, const std::string& bridge, bool is_adopted) {
+  rules::NoteOtherElements(host);
   host.records.Update([&](state::Record& record) {
     return record.link.bridge == bridge &&
            std::exchange(record.link.adopted, is_adopted) != is_adopted;

@@ -19,7 +19,7 @@
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/config/node_config.h"
-#include "plugin/rules/converge.h"
+#include "plugin/rules/intact.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -154,10 +154,10 @@ Examination::Examination(state::Host& of, const Inventory& taken, Cost most)
 // Where only what is cheap is asked for, a host's side that has not changed is not looked at again.
 const Mismatches& Examination::Reconciled() {
   if (!reconciled_) {
-    const bool is_unchanged = most_ == Cost::kCheap && rules::FindCurrentCheckpoint(host) &&
-                              attachment::IsUnchanged(host);
+    const bool is_quick = most_ == Cost::kCheap;
+    const bool is_unchanged = is_quick && rules::AreIntact(host) && attachment::IsUnchanged(host);
     reconciled_ = is_unchanged ? attachment::Outcome(Mode::kLook)
-                               : attachment::Reconcile(host, {}, Mode::kLook);
+                               : attachment::Reconcile(host, {.is_quick = is_quick}, Mode::kLook);
   }
   return reconciled_->mismatches;
 }

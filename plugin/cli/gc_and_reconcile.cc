@@ -19,6 +19,7 @@
 #include "plugin/cli/document.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/rules/converge.h"
+#include "plugin/rules/intact.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -185,13 +186,14 @@ int RunReconcile(const Arguments& arguments) {
   if (arguments.Has("if-changed")) {
     // Without one it is the timer that runs us: links, addresses and sysctls are looked at, too.
     const bool is_of_rules = changes && changes->first_generation;
-    if (rules::FindCurrentCheckpoint(host) && (is_of_rules || attachment::IsUnchanged(host))) {
+    if (rules::AreIntact(host) && (is_of_rules || attachment::IsUnchanged(host))) {
       return Report(arguments, "reconcile", attachment::Outcome(mode), RulesetState::kUnchanged);
     }
     if (is_of_rules && rules::AreForeign(host, *changes)) {
       scope.extent = attachment::Scope::Extent::kShared;
       state = RulesetState::kOthersChanged;
     }
+    scope.is_quick = true;
   }
   return Report(arguments,
                 "reconcile",

@@ -92,8 +92,8 @@ constexpr const char* kHairpinMode = "hairpin mode";
 // And where somebody has given it, or the bridge, another name.
 constexpr const char* kLinkName = "name";
 
-// The host end, `found` by its name, is there, up, a port of `bridge`, its record's if there is one,
-// and with the flags that the record has.
+// The host end, `found` by its name, is there, up, a port of `bridge` (its record's, if there is
+// one), and with the flags that the record has.
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
                    const std::optional<rtnl::Link>& found,

@@ -15,6 +15,7 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/intact.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
@@ -157,6 +158,9 @@ class Transaction {
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
+    if (IsNew(record_)) {
+      Toggle(checkpoint_, record_.id);
+    }
     const bool is_changed = checkpoint_.generation != *outcome.generation ||
                             (has_siblings_ && !checkpoint_.has_siblings);
     checkpoint_.generation = *outcome.generation;
@@ -210,7 +214,8 @@ std::vector<nft::Element> FindElementsBut(state::Host& host,
 void RemoveUnderLock(state::Host& host,
                      const std::vector<nft::Element>& elements,
                      const std::vector<nft::Element>& shared,
-                     std::optional<state::Checkpoint> checkpoint) {
+                     std::optional<state::Checkpoint> checkpoint,
+                     const AttachmentId* gone) {
   // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint
   // was current it is so afterwards; if it was not, the next ADD or CHECK compares.
   const std::optional<std::uint32_t> generation =
@@ -220,6 +225,9 @@ void RemoveUnderLock(state::Host& host,
                                shared);
   if (checkpoint && generation && *generation != checkpoint->generation) {
     checkpoint->generation = *generation;
+    if (gone != nullptr) {
+      Toggle(*checkpoint, *gone);
+    }
     SaveCheckpoint(host, *checkpoint);
   }
 }
@@ -254,7 +262,11 @@ void RemoveElements(state::Host& host, const state::Record& record, const state:
   if (!checkpoint || checkpoint->policy_revision != record.rules.policy.revision) {
     Append(elements, FindElementsBut(host, record, rest));
   }
-  RemoveUnderLock(host, elements, FindUnneeded(host, elements, record.id), checkpoint);
+  RemoveUnderLock(host,
+                  elements,
+                  FindUnneeded(host, elements, record.id),
+                  checkpoint,
+                  rest.OnlyLive().HasRules() ? nullptr : &record.id);
 }
 
 void RemoveElements(state::Host& host,
@@ -266,7 +278,8 @@ void RemoveElements(state::Host& host,
         host,
         elements,
         gone != nullptr ? FindUnneeded(host, elements, *gone) : std::vector<nft::Element>(),
-        host.checkpoint.Find());
+        host.checkpoint.Find(),
+        gone);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/intact.h"
 #include "plugin/rules/stale_flows.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
@@ -216,13 +217,21 @@ class Convergence {
       ForgetUntranslatedFlows(host_, desired_->records());
     }
     if (mismatches_.is_repairing()) {
-      Note(goal, *compared);
+      Note(goal, *compared, elements != nullptr);
     }
     return true;
   }
 
   // What is in force from now on.
-  void Note(const firewall::Goal& goal, const firewall::Compared& compared) {
+  void Note(const firewall::Goal& goal, const firewall::Compared& compared, bool is_whole) {
+    if (is_whole) {
+      checkpoint_.intact = HashOf(host_.records.List(""));
+      if (extent_.added != nullptr && IsNew(*extent_.added)) {
+        Toggle(checkpoint_, extent_.added->id);  // it comes with the commit
+      }
+    } else if (!extent_.others_changed) {
+      checkpoint_.intact.reset();
+    }
     checkpoint_.generation = compared.generation;
     checkpoint_.table_handles = compared.table_handles;
     checkpoint_.has_port_filter = has_port_filter_;

@@ -31,6 +31,8 @@ struct Extent {
   // record nor a link and are not among `valid`, and of addresses that are another's.
   bool is_whole = false;
   std::set<AttachmentId> valid;
+  // What was changed since our last commit is known to be tables of others: AreForeign().
+  bool others_changed = false;
 };
 
 struct Converged {

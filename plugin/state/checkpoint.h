@@ -27,9 +27,12 @@ constexpr int kNoMarkBit = -1;
 struct Checkpoint {
   std::uint32_t generation = 0;              // the kernel's own leave out 0
   std::vector<std::uint64_t> table_handles;  // of our tables
-  bool has_port_filter = false;              // that of the bridge family is one of them
-  std::string tables_revision;               // of the binary that made them (rules/tables.h)
-  std::string policy_revision;               // of the policies whose chains are there
+  // Which attachments' elements are in force; nullopt once others may have changed some
+  // (rules/intact.h).
+  std::optional<std::uint64_t> intact;
+  bool has_port_filter = false;  // that of the bridge family is one of them
+  std::string tables_revision;   // of the binary that made them (rules/tables.h)
+  std::string policy_revision;   // of the policies whose chains are there
   // What an attachment has by them (rules/policy_tables.h), and a workload of that kind.
   std::map<std::string, cni::Workload> policy_kinds;
   int accept_mark_bit = kNoMarkBit;

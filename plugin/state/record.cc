@@ -12,6 +12,10 @@ Phase Record::PhaseOf(cni::Part part) const {
   return found != parts.end() ? found->second : Phase::kGone;
 }
 
+bool Record::HasRules() const {
+  return HasAny({cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts});
+}
+
 bool Record::HasAny(const cni::Parts& some) const {
   return std::ranges::any_of(some, [&](cni::Part part) { return Has(part); });
 }

@@ -111,6 +111,7 @@ struct Record {
   // In any phase but kGone.
   [[nodiscard]] bool Has(cni::Part part) const { return PhaseOf(part) != Phase::kGone; }
   [[nodiscard]] bool HasAny(const cni::Parts& some) const;
+  [[nodiscard]] bool HasRules() const;
   [[nodiscard]] bool IsAny(Phase phase) const;
   [[nodiscard]] bool IsLive(cni::Part part) const { return PhaseOf(part) == Phase::kLive; }
   // Runtimes go through a list of plugins, so that one DEL that has begun announces others.

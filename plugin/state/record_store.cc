@@ -70,7 +70,7 @@ std::optional<AttachmentId> FindId(const std::string& network, const std::string
 
 // Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
-  return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
+  return HashOf(id) | 1;
 }
 
 std::uint64_t PoolByte(const std::string& network) {
@@ -78,6 +78,10 @@ std::uint64_t PoolByte(const std::string& network) {
 }
 
 }  // namespace
+
+std::uint64_t HashOf(const AttachmentId& id) {
+  return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname));
+}
 
 const StoredRecord& Records::Parse(const std::string& path, const std::string& text) const {
   const auto known = parsed_.find(path);

@@ -14,6 +14,7 @@
 //         is logged.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -30,6 +31,9 @@
 #include "plugin/state/state_json.h"
 
 namespace nomad_bridge::state {
+
+// The same in every release: lock files are shared with others.
+[[nodiscard]] std::uint64_t HashOf(const AttachmentId& id);
 
 class Records {
  public:

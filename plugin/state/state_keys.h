@@ -147,6 +147,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("tablesRevision", stored.checkpoint.tables_revision);
   visit("policyRevision", stored.checkpoint.policy_revision);
   visit("policyKinds", stored.checkpoint.policy_kinds);
+  visit("intact", stored.checkpoint.intact);
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
   visit("adminChains", stored.checkpoint.admin_chains);
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);

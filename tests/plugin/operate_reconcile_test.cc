@@ -294,29 +294,70 @@ class IfChanged : public Reconcile {
     EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
   }
 
-  // What one run asks the kernel, and which records it reads.
-  int CountCalls() {
+  // The system calls of one run with `part` in their arguments.
+  int CountCalls(const char* line, std::string_view part) {
     const std::string log = "/run/calls";
-    const Command command = Line({"reconcile", "-if-changed"});
-    EXPECT_THAT(Execute(UnderStrace(command, log, {"-e", "trace=sendto,sendmsg,openat"})),
+    EXPECT_THAT(Execute(UnderStrace(Line(Words(line)), log, {"-e", "trace=sendto,sendmsg,openat"})),
                 Exits(0));
-    int calls = 0;
-    for (const std::string& line : Lines(FindFile(log).value())) {
-      calls += line.starts_with("send") || line.find("@eth0.json") != line.npos ? 1 : 0;
-    }
-    return calls;
+    return static_cast<int>(std::ranges::count_if(
+        Lines(FindFile(log).value()),
+        [&](const std::string& call) { return call.find(part) != call.npos; }));
   }
 };
 
 TEST_F(IfChanged, AsksAsMuchOfManyAttachmentsAsOfTwo) {
   AttachAll();
   ExpectQuiet();
-  const int calls = CountCalls();
+  const auto count = [&] {
+    return CountCalls("reconcile -if-changed", "nlmsg_type") +
+           CountCalls("reconcile -if-changed", "@eth0.json");
+  };
+  const int calls = count();
   for (const char* const name : {"a", "b", "c", "d", "e", "f"}) {
     Attach(kOther, As(name, AddContainer(name)));
   }
   ExpectQuiet();
-  EXPECT_EQ(CountCalls(), calls);
+  EXPECT_EQ(count(), calls);
+}
+
+// Which asks for that one's elements alone, and goes on from there.
+TEST_F(IfChanged, FindsAnElementThatWasLostBeforeAnothersCheck) {
+  AttachAll();
+  ExpectQuiet();
+  host().Must(Words("nft delete element inet nomad-bridge alloc4 { 10.8.0.2 }"));
+  EXPECT_THAT(Check(Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack()), web_), Exits(0));
+
+  EXPECT_THAT(Output("metrics"),
+              HasSubstr(R"(nomad_bridge_faults{check="table.intact",verdict="fail"} 1)"));
+  EXPECT_THAT(RunLine("reconcile -if-changed"),
+              Exits(0, Err(HasSubstr("repaired: 10.8.0.2 in alloc4 of "))));
+  ExpectQuiet();
+}
+
+TEST_F(IfChanged, ReadsNoElementsThatOnlyCommandsOfOursHaveChanged) {
+  AttachAll();
+  ExpectQuiet();
+  const int of_quiet = CountCalls("metrics", "NFT_MSG_GETSETELEM");
+  const Variables later = As("later", AddContainer("later"));
+  const auto expect_unread = [&] {
+    EXPECT_EQ(CountCalls("metrics", "NFT_MSG_GETSETELEM"), of_quiet);
+    EXPECT_EQ(CountCalls("reconcile -if-changed", "NFT_MSG_GETSETELEM"), 0);
+  };
+  Attach(kOther, later);
+  expect_unread();
+  Detach(kOther, later);
+  expect_unread();
+}
+
+// Neither a record nor a link says any more whose elements they were.
+TEST_F(IfChanged, FindsElementsWhoseRecordAndLinkSomebodyHasRemoved) {
+  AttachAll();
+  ExpectQuiet();
+  host().Must({"ip", "link", "delete", HostVethOf(other_)});
+  fs::remove("/run/nomad-bridge/other/other@eth0.json");
+
+  EXPECT_THAT(RunLine("reconcile -if-changed"),
+              Exits(0, Err(HasSubstr("removed: 10.8.0.2 in alloc4 of "))));
 }
 
 // What the lock of a port consists of besides its flag.

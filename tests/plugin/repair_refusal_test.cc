@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Failure{"socket", SYS_socket, ENOBUFS},
                       Failure{"sendto", SYS_sendto, ENOBUFS},
                       Failure{"recvmsg", SYS_recvmsg, ENOMEM},
-                      Failure{"flock", SYS_flock, EINTR},
+                      Failure{"flock", SYS_flock, EINTR, {"CHECK"}},
                       Failure{"fcntl", SYS_fcntl, EINTR},
                       Failure{"write", SYS_write, ENOSPC, {"CHECK"}},
                       Failure{"linkat", SYS_linkat, ENOSPC, {"DEL", "GC", "CHECK"}},
