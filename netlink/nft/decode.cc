@@ -236,12 +236,20 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
           .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0};
 }
 
+// Those of `rule`, which owns them.
+std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule) {
+  std::vector<const nftnl_expr*> expressions;
+  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
+  while (const nftnl_expr* const expression = nftnl_expr_iter_next(all.get())) {
+    expressions.push_back(expression);
+  }
+  return expressions;
+}
+
 KernelRule DecodeRule(const nftnl_rule& rule) {
   KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE),
                      .chain = TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN))};
-  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
-  for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
-       expression = nftnl_expr_iter_next(all.get())) {
+  for (const nftnl_expr* const expression : ExpressionsOf(rule)) {
     decoded.expressions.push_back(TextOf(*expression));
     decoded.steps.push_back(DecodeExpression(*expression));
     NoteTarget(*expression, decoded);
@@ -336,7 +344,12 @@ std::vector<Counter> ReadCounter(const nlmsghdr& message) {
 }
 
 std::vector<std::string> ExpressionTexts(const Rule& rule) {
-  return DecodeRule(*Encode({}, {}, rule)).expressions;
+  const netlink::NftnlRule encoded = Encode({}, {}, rule);
+  std::vector<std::string> texts;
+  for (const nftnl_expr* const expression : ExpressionsOf(*encoded)) {
+    texts.push_back(TextOf(*expression));
+  }
+  return texts;
 }
 
 std::vector<std::string> Meaning(std::vector<std::string> expressions) {
