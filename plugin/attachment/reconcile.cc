@@ -109,7 +109,7 @@ class Reconciler {
     // Once for all, in one batch, after the links that its elements name.
     outcome_.Try(Area::kTable, "the rules", [&] {
       const bool is_whole = !scope_.is_quick || !rules::AreIntactOfAll(host_);
-      CheckRuleset({.is_whole = is_whole, .valid = scope_.valid});
+      CheckRuleset({.is_whole = is_whole, .valid = scope_.valid, .listed = &*listed_});
     });
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;

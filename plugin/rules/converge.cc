@@ -63,7 +63,7 @@ class Convergence {
         mismatches_(mismatches),
         checkpoint_(host.checkpoint.Find().value_or(state::Checkpoint{})),
         program_(host.policy.Program()),
-        desired_(host, state::HostVethNames(extent.valid)) {}
+        desired_(host, state::HostVethNames(extent.valid), extent.listed) {}
 
   [[nodiscard]] Converged Run() {
     if (extent_.is_whole && desired_->records().empty() &&

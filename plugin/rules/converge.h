@@ -19,6 +19,7 @@
 #include "base/mismatch.h"
 #include "firewall/ruleset.h"
 #include "netlink/nft/change_socket.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -31,6 +32,8 @@ struct Extent {
   // record nor a link and are not among `valid`, and of addresses that are another's.
   bool is_whole = false;
   std::set<AttachmentId> valid;
+  // Where many attachments are looked at: the host veths that were there shortly before.
+  const link::ListedVeths* listed = nullptr;
   // What was changed since our last commit is known to be tables of others: AreForeign().
   bool others_changed = false;
 };

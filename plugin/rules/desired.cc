@@ -3,31 +3,34 @@
 #include <algorithm>
 
 #include "base/list.h"
-#include "plugin/link/host_veth.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::rules {
 
-DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
+DesiredState::DesiredState(state::Host& host,
+                           std::set<std::string> kept_owners,
+                           const link::ListedVeths* listed)
     : host_(host),
       kept_owners_(std::move(kept_owners)),
       elements_{
           .is_explained = [this](const nft::Element& element) { return IsExplained(element); }} {
   for (const AttachmentId& id : host.records.List("")) {
     if (std::optional<state::Record> record = host.records.Find(id)) {
-      Add(Judged(*std::move(record), host.policy.Program()));
+      const std::optional<rtnl::Link> veth =
+          listed != nullptr ? listed->Find(id, link::Recorded::kYes) : std::nullopt;
+      const bool is_alive = link::IsAlive(host, *record, veth);
+      Add(Judged(*std::move(record), host.policy.Program()), is_alive);
     }
   }
   Append(elements_.elements, ListElements(host.policy.Program()));
 }
 
-void DesiredState::Add(state::Record record) {
+void DesiredState::Add(state::Record record, bool is_alive) {
   const std::string owner = state::HostVethName(record.id);
   // A stale one keeps its elements until it is collected: to know it from one that is just being
   // added takes its lock.
-  const bool is_alive = link::IsAlive(host_, record);
   Explained& explained = recorded_[owner];
   explained.all = !is_alive || record.version > state::kRecordVersion;  // or by what we cannot read
   for (const auto& [part, phase] : record.parts) {

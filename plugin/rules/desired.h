@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "firewall/ruleset.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -21,8 +22,11 @@ namespace nomad_bridge::rules {
 
 class DesiredState {
  public:
-  // Elements of owners among `kept_owners` stay without a record, too.
-  DesiredState(state::Host& host, std::set<std::string> kept_owners);
+  // Elements of owners among `kept_owners` stay without a record, too. With `listed` the kernel is
+  // not asked for each attachment's link.
+  DesiredState(state::Host& host,
+               std::set<std::string> kept_owners,
+               const link::ListedVeths* listed);
   ~DesiredState() = default;
   DesiredState(const DesiredState&) = delete;
   DesiredState& operator=(const DesiredState&) = delete;
@@ -40,7 +44,7 @@ class DesiredState {
     cni::Parts parts;  // that they are there for
   };
 
-  void Add(state::Record record);
+  void Add(state::Record record, bool is_alive);
   void NoteShared(const std::vector<nft::Element>& elements);
   [[nodiscard]] bool IsExplained(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
@@ -61,15 +65,20 @@ class DesiredState {
 // All records, read when they are first needed.
 class LazyDesiredState {
  public:
-  LazyDesiredState(state::Host& host, std::set<std::string> kept_owners)
-      : host_(host), kept_owners_(std::move(kept_owners)) {}
+  LazyDesiredState(state::Host& host,
+                   std::set<std::string> kept_owners,
+                   const link::ListedVeths* listed)
+      : host_(host), kept_owners_(std::move(kept_owners)), listed_(listed) {}
 
-  const DesiredState& operator*() { return state_ ? *state_ : state_.emplace(host_, kept_owners_); }
+  const DesiredState& operator*() {
+    return state_ ? *state_ : state_.emplace(host_, kept_owners_, listed_);
+  }
   const DesiredState* operator->() { return &**this; }
 
  private:
   state::Host& host_;
   std::set<std::string> kept_owners_;
+  const link::ListedVeths* listed_;
   std::optional<DesiredState> state_;
 };
 
