@@ -93,7 +93,9 @@ class Reconciler {
       fingerprint_.emplace(host_);
       fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
     }
-    const std::vector<rtnl::Link> links = host_.net.Links();
+    const std::vector<rtnl::Link> listed =
+        scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
+    const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
     listed_.emplace(links);
     outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(links); });
     const std::vector<AttachmentId> all = host_.records.List("");

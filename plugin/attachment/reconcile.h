@@ -18,6 +18,7 @@
 #pragma once
 
 #include <set>
+#include <vector>
 
 #include "plugin/attachment/outcome.h"
 #include "plugin/state/host.h"
@@ -38,6 +39,8 @@ struct Scope {
   const state::Record* record = nullptr;
   std::set<AttachmentId> valid = {};  // elements of theirs stay without a record, too
   bool is_quick = false;              // kAll: not elements that are known to be right
+  // kAll: those of the node, listed just before; null: they are listed.
+  const std::vector<rtnl::Link>* links = nullptr;
 };
 
 // NOLINTNEXTLINE(modernize-use-nodiscard): what was repaired is in the log

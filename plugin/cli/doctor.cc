@@ -156,8 +156,10 @@ const Mismatches& Examination::Reconciled() {
   if (!reconciled_) {
     const bool is_quick = most_ == Cost::kCheap;
     const bool is_unchanged = is_quick && rules::AreIntact(host) && attachment::IsUnchanged(host);
-    reconciled_ = is_unchanged ? attachment::Outcome(Mode::kLook)
-                               : attachment::Reconcile(host, {.is_quick = is_quick}, Mode::kLook);
+    reconciled_ = is_unchanged
+                      ? attachment::Outcome(Mode::kLook)
+                      : attachment::Reconcile(
+                            host, {.is_quick = is_quick, .links = &inventory.links}, Mode::kLook);
   }
   return reconciled_->mismatches;
 }
