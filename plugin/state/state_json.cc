@@ -43,34 +43,59 @@ concept IsText = std::is_enum_v<Value> || requires(Value value) {
   value.Text();
 };
 
+template <typename Value>
+concept IsScalar = std::is_integral_v<Value> || std::is_same_v<Value, std::string> || IsText<Value>;
+
+// What has keys.
+template <typename Value>
+concept IsObject = requires(int visit, const Value& value) {
+  Fields(visit, value);
+};
+
 // A struct that has a name of its own in a record, and keys that another release may add to.
 template <typename Value>
 concept IsGroup = std::is_same_v<Value, Record::Link> || std::is_same_v<Value, Record::Ipam> ||
     std::is_same_v<Value, Record::Rules>;
 
 // Appends an object to a text, without a document in between: making and printing those was a fifth
-// of an ADD's instructions.
+// of an ADD's instructions. As reading costs by the byte, what a missing key means is left out.
 class Writer {
  public:
   // Of `others` those keys follow that Fields() does not visit.
   explicit Writer(std::string& text, json others = {}) : text_(text), others_(std::move(others)) {}
 
-  void operator()(const char* key, auto& field) {
+  void operator()(const char* key, const auto& field) {
+    RemoveOther(key);
     Begin(key);
     Append(field);
   }
 
-  template <IsGroup Group>
-  void operator()(const char* key, Group& group) {
-    Writer writer(text_, others_.empty() ? json() : others_.value(key, json()));
+  template <typename Value>
+  void operator()(const char* key, const Value& field, const Value& missing) {
+    RemoveOther(key);
+    if (!IsAsMissing(field, missing)) {
+      Begin(key);
+      Append(field);
+    }
+  }
+
+  template <IsObject Object>
+  void operator()(const char* key, const Object& object, const Object& missing) {
+    Writer writer(text_, IsGroup<Object> && !others_.empty() ? others_.value(key, json()) : json());
+    const std::size_t size = text_.size();
+    const char before = before_;
+    RemoveOther(key);
     Begin(key);
-    Fields(writer, group);
+    Fields(writer, object, missing);
     writer.End();
+    if (writer.before_ == '{') {
+      text_.resize(size);
+      before_ = before;
+    }
   }
 
   void End() {
-    const json others = std::move(others_);
-    for (const auto& [key, value] : others.items()) {
+    for (const auto& [key, value] : others_.items()) {
       Begin(key);
       text_ += Dump(value);
     }
@@ -82,13 +107,27 @@ class Writer {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
   }
 
-  void Begin(std::string_view key) {
+  template <typename Value>
+  static bool IsAsMissing(const Value& field, const Value& missing) {
+    if constexpr (IsScalar<Value>) {
+      return field == missing;
+    } else if constexpr (requires { field.empty(); }) {
+      return field.empty() && missing.empty();
+    } else {
+      return !field && !missing;
+    }
+  }
+
+  void RemoveOther(const char* key) {
+    if (!others_.empty()) {
+      others_.erase(key);
+    }
+  }
+
+  void Begin(const auto& key) {
     text_ += std::exchange(before_, ',');
     Append(key);
     text_ += ':';
-    if (!others_.empty()) {
-      others_.erase(std::string(key));
-    }
   }
 
   // Most strings need no escapes, for which a serializer looks at every character.
@@ -106,7 +145,7 @@ class Writer {
   }
 
   template <typename Value>
-  void Append(Value& value) {
+  void Append(const Value& value) {
     if constexpr (std::is_same_v<Value, bool>) {
       text_ += value ? "true" : "false";
     } else if constexpr (std::is_integral_v<Value>) {
@@ -118,13 +157,14 @@ class Writer {
     } else if constexpr (IsText<Value>) {
       Append(value.Text());
     } else {
+      static const Value kMissing{};
       Writer writer(text_);
-      Fields(writer, value);
+      Fields(writer, value, kMissing);
       writer.End();
     }
   }
   template <typename Value>
-  void Append(std::optional<Value>& value) {
+  void Append(const std::optional<Value>& value) {
     if (value) {
       Append(*value);
     } else {
@@ -132,31 +172,23 @@ class Writer {
     }
   }
   template <typename Item>
-  void Append(std::vector<Item>& items) {
+  void Append(const std::vector<Item>& items) {
     AppendList(items);
   }
-  void Append(std::set<std::string>& items) { AppendList(items); }
-  void Append(VlanRange& range) { AppendList(std::array{range.first, range.last}); }
-  void AppendList(auto&& items) {
+  void Append(const std::set<std::string>& items) { AppendList(items); }
+  void Append(const VlanRange& range) { AppendList(std::array{range.first, range.last}); }
+  void AppendList(const auto& items) {
     char before = '[';
-    for (auto& item : items) {
+    for (const auto& item : items) {
       text_ += std::exchange(before, ',');
       Append(item);
     }
     text_ += before == '[' ? "[]" : "]";
   }
-  void Append(std::map<cni::Part, Phase>& parts) {
+  template <typename Key, typename Value>
+  void Append(const std::map<Key, Value>& values) {
     Writer writer(text_);
-    for (auto& [part, phase] : parts) {
-      writer.Begin(cni::Text(part));
-      writer.Append(phase);
-    }
-    writer.End();
-  }
-  template <typename Value>
-  void Append(std::map<std::string, Value>& values) {
-    Writer writer(text_);
-    for (auto& [key, value] : values) {
+    for (const auto& [key, value] : values) {
       writer.Begin(key);
       writer.Append(value);
     }
@@ -169,10 +201,11 @@ class Writer {
 };
 
 template <typename Stored>
-std::string Written(Stored stored, json others = {}) {
+std::string Written(const Stored& stored, json others = {}) {
+  static const Stored kMissing{};
   std::string text;
   Writer writer(text, std::move(others));
-  Fields(writer, stored);
+  Fields(writer, stored, kMissing);
   writer.End();
   return text;
 }
@@ -196,17 +229,13 @@ struct Reader {
       operations.item = [](void* value, std::size_t index) {
         return Item(*static_cast<Value*>(value), index);
       };
-    } else if constexpr (!kIsScalar<Value>) {
+    } else if constexpr (!IsScalar<Value>) {
       operations.member = [](void* value, std::string_view key) {
         return Member(*static_cast<Value*>(value), key);
       };
     }
     return operations;
   }
-
-  template <typename Value>
-  static constexpr bool kIsScalar =
-      std::is_integral_v<Value> || std::is_same_v<Value, std::string> || IsText<Value>;
 
   template <typename Wanted>
   static const Wanted& Get(const Scalar& from, const char* wanted) {

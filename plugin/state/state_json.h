@@ -5,9 +5,10 @@
 //         where it was written: "bootId", "hostNetns". "hostVeth" is for people: it is derived,
 //         and nothing goes by it. Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device",
 //         "inode"}. The checkpoint: the fields of Checkpoint, "bootId" and "hostNetns".
-// Release A key that is missing has its default, one that is unknown is written again as it was: a
-//         record of the release before this one, or after it, is used as far as it goes. "version"
-//         is the highest of the releases that have written it.
+// Release A key that is missing has its default, and what has that is left out (state_keys.h). One
+//         that is unknown is written again as it was: a record of the release before this one, or
+//         after it, is used as far as it goes. "version" is the highest of the releases that have
+//         written it.
 // Errors  Both throw std::exception if the identity is missing
 //         or a value is wrong: the file is ours, so it is void as a whole.
 #pragma once

@@ -12,8 +12,8 @@ class Bridges : public CliWorld {
     host().Must(Words("ip link set card master nomad"));
   }
 
-  static json AdoptedIn(const std::string& container_id) {
-    return ReadRecord(container_id).at("link").at("adopted");
+  static bool AdoptedIn(const std::string& container_id) {
+    return ReadRecord(container_id).at("link").value("adopted", false);
   }
 
   static std::size_t Count(const std::string& text, const std::string& part) {

@@ -17,12 +17,12 @@ TEST_P(LostRecord, IsRebuiltFromWhatTheKernelAndTheLeasesHold) {
   const json add = Attach(config, variables);
   json before = ReadRecord(id);
   // What only the config says.
-  before["created"] = 0;
-  before["ipam"]["ranges"] = json::array();
-  before["link"]["forceAddress"] = "no";
-  before["rules"]["firewalldZone"] = "";
-  before["link"]["promiscMode"] = false;
-  before["link"]["mtu"] = 0;
+  before.erase("created");
+  before.at("ipam").erase("ranges");
+  before.at("link").erase("forceAddress");
+  before.at("rules").erase("firewalldZone");
+  before.at("link").erase("promiscMode");
+  before.at("link").erase("mtu");
   before.erase("labels");  // in another order, and the well-known ones alone
   const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
   for (const std::string& damage : {Cat("rm ", RecordOf(id)),
@@ -134,7 +134,7 @@ TEST_F(LostRecords, AreRebuiltOfABridgeThatWasSomebodyElses) {
   host().Must(Words("rm -r /run/nomad-bridge"));
 
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("1 attachment;"))));
-  EXPECT_FALSE(ReadRecord("alloc-1").at("link").at("adopted"));
+  EXPECT_FALSE(ReadRecord("alloc-1").at("link").contains("adopted"));
   EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
   MustCheck(config, add);
 }
@@ -144,11 +144,11 @@ class LostRecordsOnLan : public LanWorld {};
 
 TEST_F(LostRecordsOnLan, ClaimNoAddressOfTheBridge) {
   Attach(OnLan({{"name", "nomad"}}));
-  ASSERT_EQ(ReadRecord("alloc-1").at("link").at("gateways"), json::array());
+  ASSERT_FALSE(ReadRecord("alloc-1").at("link").contains("gateways"));
   for (const std::string& change : {std::string(), Cat("ip addr del ", kHostIp4, "/24 dev lan")}) {
     host().Shell(Cat("rm -r /run/nomad-bridge\n", change));
     EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record")))) << change;
-    EXPECT_EQ(ReadRecord("alloc-1").at("link").at("gateways"), json::array()) << change;
+    EXPECT_FALSE(ReadRecord("alloc-1").at("link").contains("gateways")) << change;
   }
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
   EXPECT_THAT(host().Must(Words("ip -4 address show dev lan")), Not(HasSubstr("inet ")));

@@ -112,7 +112,8 @@ TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
   EXPECT_THAT(MustRun("DEL", config), Err(HasSubstr("alloc-1@eth0.json")));
 }
 
-// As a release writes it that does not know these keys yet, or knows others and another part.
+// As a release writes it that does not know these keys yet, writes what a missing key means, or
+// knows other keys and another part.
 TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
   const json config = Publish({Port(8080, 80)});
   UseOnce(config);
@@ -121,9 +122,9 @@ TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
   const Snapshot attached = TakeHostSnapshot().Of({"host "});
   json record = ReadRecord("alloc-1");
   record.erase("labels");
-  record.at("link").erase("mac");
-  record.at("link").at("port").erase("locked");
   record.at("rules").erase("firewalldZone");
+  record.at("link")["mtu"] = 0;
+  record.at("link").at("port")["vlans"] = nullptr;
   record["colour"] = "blue";
   record.at("parts")["shaping"] = "live";
   WriteRecord("alloc-1", record);
@@ -132,6 +133,7 @@ TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
   MustCheck(config, add);
 
   EXPECT_TRUE(Unchanged(attached, TakeHostSnapshot().Of({"host "})));
+  EXPECT_EQ(FindFile(RecordOf("alloc-1")), record.dump());
   Detach(config);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }

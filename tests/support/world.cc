@@ -328,7 +328,7 @@ void World::WriteRecord(const std::string& container_id, const json& record) {
 
 void World::ForgetAge(const std::string& container_id) {
   json record = ReadRecord(container_id);
-  record["created"] = 0;
+  record.erase("created");
   WriteRecord(container_id, record);
 }
 

@@ -72,6 +72,68 @@ TEST(RecordJson, KeepsWhatIsAbsentAbsent) {
   EXPECT_FALSE(read.ipam.delegated.has_value());
 }
 
+// What a missing key means is the same in every release: a default that changes fails here. All but
+// the key stays as it is.
+TEST(RecordJson, LeavesOutWhatAMissingKeyMeans) {
+  for (const auto& [place, value] : std::map<std::string, const char*>{
+           {"/labels/1/value", R"("")"},
+           {"/netns/cookie", "null"},
+           {"/link/bridge", R"("")"},
+           {"/link/mtu", "0"},
+           {"/link/forceAddress", R"("no")"},
+           {"/link/promiscMode", "false"},
+           {"/link/foreignPorts", "[]"},
+           {"/link/port/hairpin", "false"},
+           {"/link/port/vlans", "null"},
+           {"/link/port/vlans/tagged", "[]"},
+           {"/link/port", R"({"isolated": false, "locked": false, "sourceCheck": false})"},
+           {"/link/mac", R"("")"},
+           {"/link/adopted", "false"},
+           {"/link", R"({"mtu": 0, "port": {}})"},
+           {"/ipam/delegated", "null"},
+           {"/ipam", "{}"},
+           {"/rules/ipMasq", "false"},
+           {"/rules/randomPorts", "false"},
+           {"/rules/snat", "false"},
+           {"/rules/masqAll", "false"},
+           {"/rules/acceptMarkBit", "12"},
+           {"/rules/ingress", R"("open")"},
+           {"/rules/inbound", R"("any")"},
+           {"/rules/ports/0/protocol", R"("tcp")"},
+           {"/rules/ports/0/hostIp", R"("")"},
+           {"/rules/ways/ipv6", "false"},
+           {"/rules/policy", R"({"revision": "", "sets": [], "in": null, "out": null})"},
+           {"/parts", "{}"},
+       }) {
+    const json::json_pointer pointer(place);
+    json record = kFull;
+    record[pointer] = json::parse(value);
+    const state::Record read = state::ParseRecord(record.dump()).record;
+    json written = json::parse(state::FormatRecord(read, kHere));
+    written.erase("hostVeth");
+    record.at(pointer.parent_pointer()).erase(pointer.back());
+    EXPECT_EQ(written, record) << place;
+  }
+}
+
+TEST(RecordJson, HasAValueThatIsEmpty) {
+  json record = kFull;
+  record["link"]["port"]["vlans"] = json::object();
+  record["rules"]["ports"].push_back(json::object());
+  const state::Record read = Reread(state::ParseRecord(record.dump()).record).record;
+  EXPECT_TRUE(read.link.port.vlans.has_value());
+  EXPECT_EQ(read.rules.ports.size(), 2U);
+}
+
+// Where releases differ in what a missing key means.
+TEST(RecordJson, AlwaysHasItsVersionAndItsAdminChain) {
+  const state::Record record = {.id = {"nomad", "alloc-1", "eth0"}};
+  const json written = json::parse(state::FormatRecord(record, kHere));
+  EXPECT_EQ(written.at("version"), 2);
+  EXPECT_EQ(written.at("rules"), json::parse(R"({"adminChain": ""})"));
+  EXPECT_FALSE(written.contains("link"));
+}
+
 TEST(RecordJson, KeepsWhatALaterReleaseHasWritten) {
   json later = kFull;
   later["version"] = 9;
@@ -85,6 +147,13 @@ TEST(RecordJson, KeepsWhatALaterReleaseHasWritten) {
   EXPECT_EQ(written.at("colour"), "blue");
   EXPECT_EQ(written.at("link").at("colour"), "red");
   EXPECT_EQ(written.at("parts").at("ports"), "leaving");
+}
+
+TEST(RecordJson, KeepsWhatALaterReleaseHasWrittenInAGroupWithoutMore) {
+  json later = kFull;
+  later["ipam"] = {{"addresses", json::array()}, {"colour", "red"}};
+  const state::Record read = state::ParseRecord(later.dump()).record;
+  EXPECT_EQ(json::parse(state::FormatRecord(read, kHere)).at("ipam"), json({{"colour", "red"}}));
 }
 
 TEST(RecordJson, IsRefusedIfANumberIsOutOfRange) {
@@ -206,6 +275,23 @@ TEST(RecordJson, DamagedRecordThrows) {
   json damaged = kFull;
   damaged["ipam"]["addresses"][0] = "10.0.0.300/24";
   EXPECT_ANY_THROW(static_cast<void>(state::ParseRecord(damaged.dump())));
+}
+
+TEST(CheckpointJson, LeavesOutWhatAMissingKeyMeans) {
+  state::Checkpoint checkpoint;
+  EXPECT_EQ(json::parse(state::FormatCheckpoint(checkpoint, kHere)),
+            json({{"bootId", "f1f2"}, {"hostNetns", {{"device", 4}, {"inode", 4026531840}}}}));
+
+  checkpoint.accept_mark_bit = 0;
+  checkpoint.bridges["nomad"];
+  checkpoint.published_on = {std::nullopt};
+  const state::StoredCheckpoint read =
+      state::ParseCheckpoint(state::FormatCheckpoint(checkpoint, kHere));
+  EXPECT_EQ(read.origin, kHere);
+  EXPECT_EQ(read.checkpoint.accept_mark_bit, 0);
+  EXPECT_EQ(read.checkpoint.bridges, checkpoint.bridges);
+  EXPECT_EQ(read.checkpoint.published_on, checkpoint.published_on);
+  EXPECT_EQ(state::ParseCheckpoint("{}").checkpoint.accept_mark_bit, state::kNoMarkBit);
 }
 
 }  // namespace
