@@ -5,7 +5,6 @@
 //         element or table may be added again in the same batch.
 // Errors  None here. The kernel accepts AddTable, AddChain, AddSet and a shared element if the same
 //         thing exists; an element with an owner whose key is taken it refuses (EEXIST).
-// Labels  Every message carries what it does, to complete "cannot ...".
 // Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
 #pragma once
 
@@ -25,12 +24,14 @@ struct BatchMessage {
   int type = 0;   // NFT_MSG_...
   int flags = 0;  // NLM_F_...
   TableId table;
-  std::string label;
   std::uint32_t table_flags = 0;        // of AddTable
   std::string chain;                    // of what is about rules
   std::optional<std::uint64_t> handle;  // DeleteRule; without it every rule of the chain is meant
   std::variant<std::monostate, Set, Chain, Rule, Element, Counter> object;
 };
+
+// What it does, to complete "cannot ...".
+[[nodiscard]] std::string Text(const BatchMessage& message);
 
 class Batch {
  public:
@@ -64,7 +65,7 @@ class Batch {
   [[nodiscard]] bool empty() const { return messages_.empty(); }
 
  private:
-  BatchMessage& Add(int type, int flags, const TableId& table, std::string label);
+  BatchMessage& Add(int type, int flags, const TableId& table);
 
   std::vector<BatchMessage> messages_;
 };

@@ -219,7 +219,7 @@ void RetryOnGenerations(Socket& socket,
 
 Error ErrorOf(const Batch& batch, const CommitReply& reply) {
   const Refusal& first = reply.refused.front();
-  return {Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details};
+  return {Code::kKernel, Cat("cannot ", Text(batch.messages()[first.message])), first.details};
 }
 
 bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation) {

@@ -17,12 +17,12 @@ const nft::Element kElement = {.set = "hostip4",
                                .data = {172, 26, 64, 2, 0, 80, 0, 0},
                                .comment = "veth1 job=billing"};
 
-std::vector<std::string> LabelsOf(const nft::Batch& batch) {
-  std::vector<std::string> labels;
+std::vector<std::string> TextsOf(const nft::Batch& batch) {
+  std::vector<std::string> texts;
   for (const nft::BatchMessage& message : batch.messages()) {
-    labels.push_back(message.label);
+    texts.push_back(Text(message));
   }
-  return labels;
+  return texts;
 }
 
 // What the kernel gets.
@@ -31,13 +31,13 @@ std::string BytesOf(const nft::Batch& batch) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST(NftBatch, LabelsEachMessageWithWhatItDoes) {
+TEST(NftBatch, SaysOfEachMessageWhatItDoes) {
   nft::Batch batch;
   batch.AddTable(kTable);
   batch.DeleteElement(kTable, kElement);
   batch.AddElement(kTable, kElement);
   batch.FlushChain(kTable, "forward");
-  EXPECT_THAT(LabelsOf(batch),
+  EXPECT_THAT(TextsOf(batch),
               ElementsAre("add table inet nomad-bridge",
                           "delete the element of hostip4 for 'veth1' from table inet nomad-bridge",
                           "add the element of hostip4 for 'veth1' to table inet nomad-bridge",
