@@ -41,9 +41,9 @@ void Note(const nlmsghdr* message, Changes& changes) {
   const netlink::Attributes attributes(message, sizeof(nfgenmsg));
   if (NFNL_MSG_TYPE(message->nlmsg_type) != NFT_MSG_NEWGEN) {
     changes.tables.insert(attributes.Text(kTableName));
-  } else if (const std::optional<std::uint32_t> generation = attributes.U32(NFTA_GEN_ID);
-             generation && !changes.first_generation) {
-    changes.first_generation = ntohl(*generation);
+  } else if (const std::optional<std::uint32_t> generation = attributes.U32(NFTA_GEN_ID)) {
+    changes.last_generation = ntohl(*generation);
+    changes.first_generation = changes.first_generation.value_or(*changes.last_generation);
   }
 }
 

@@ -31,6 +31,7 @@ constexpr std::chrono::milliseconds kMaxBurst{1000};
 struct Changes {
   std::set<std::string> tables;  // in which something was changed, by name: of whatever family
   std::optional<std::uint32_t> first_generation;  // that the earliest of the changes has made
+  std::optional<std::uint32_t> last_generation;   // and the latest
   // False if a message was lost, now or at any time since systemd made the socket.
   bool are_complete = true;
 };

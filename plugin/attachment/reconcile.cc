@@ -74,7 +74,7 @@ class Reconciler {
       }
       return;
     }
-    CheckRuleset({.others_changed = true});
+    CheckRuleset({.foreign_until = scope_.foreign_until});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
       if (record && !IsZoneKnown(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {

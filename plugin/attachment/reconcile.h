@@ -17,6 +17,8 @@
 //          others do not depend on the number of attachments, unless a bridge or a table was lost.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -39,6 +41,8 @@ struct Scope {
   const state::Record* record = nullptr;
   std::set<AttachmentId> valid = {};  // elements of theirs stay without a record, too
   bool is_quick = false;              // kAll: not elements that are known to be right
+  // kShared: up to this generation only tables of others were changed.
+  std::optional<std::uint32_t> foreign_until = std::nullopt;
   // kAll: those of the node, listed just before; null: they are listed.
   const std::vector<rtnl::Link>* links = nullptr;
 };

@@ -191,6 +191,7 @@ int RunReconcile(const Arguments& arguments) {
     }
     if (is_of_rules && rules::AreForeign(host, *changes)) {
       scope.extent = attachment::Scope::Extent::kShared;
+      scope.foreign_until = changes->last_generation;
       state = RulesetState::kOthersChanged;
     }
     scope.is_quick = true;

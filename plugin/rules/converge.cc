@@ -229,7 +229,7 @@ class Convergence {
       if (extent_.added != nullptr && IsNew(*extent_.added)) {
         Toggle(checkpoint_, extent_.added->id);  // it comes with the commit
       }
-    } else if (!extent_.others_changed) {
+    } else if (extent_.foreign_until != compared.generation) {
       checkpoint_.intact.reset();
     }
     checkpoint_.generation = compared.generation;

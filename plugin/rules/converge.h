@@ -34,8 +34,8 @@ struct Extent {
   std::set<AttachmentId> valid;
   // Where many attachments are looked at: the host veths that were there shortly before.
   const link::ListedVeths* listed = nullptr;
-  // What was changed since our last commit is known to be tables of others: AreForeign().
-  bool others_changed = false;
+  // Up to this generation only tables of others were changed since our last commit: AreForeign().
+  std::optional<std::uint32_t> foreign_until = std::nullopt;
 };
 
 struct Converged {

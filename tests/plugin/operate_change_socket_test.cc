@@ -1,11 +1,14 @@
 // nomad-bridge reconcile -if-changed as systemd starts it after a change of nf_tables: with the
 // socket on which the changes came. What only others have changed costs no question for each
 // attachment.
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/refusal.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -26,7 +29,7 @@ class ReconcileByTheSocket : public CliWorld {
               0);
   }
 
-  [[nodiscard]] Outcome RunIfChanged() {
+  [[nodiscard]] Command IfChanged() {
     Command command = Line({});
     // The shell for the process id, which LISTEN_PID must be.
     command.argv = {"sh",
@@ -37,8 +40,9 @@ class ReconcileByTheSocket : public CliWorld {
       constexpr int kFirstHanded = 3;
       ::dup2(socket_.get(), kFirstHanded);
     };
-    return Execute(command);
+    return command;
   }
+  [[nodiscard]] Outcome RunIfChanged() { return Execute(IfChanged()); }
 
   void ExpectServes() { EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page"); }
 
@@ -87,6 +91,29 @@ TEST_F(ReconcileByTheSocket, RepairsAnElementThatWasDeleted) {
   host().Must(Words("nft add table inet others"));
   host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
   EXPECT_THAT(RunIfChanged(), Out("1 attachment; 1 repaired\n"));
+  ExpectServes();
+}
+
+// After it has read that only others have changed something, and before it looks at the rules.
+TEST_F(ReconcileByTheSocket, RepairsAnElementThatIsDeletedMeanwhile) {
+  static_cast<void>(RunLine("reconcile -if-changed"));
+  EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
+  Listen();
+  host().Must(Words("nft add table inet others"));
+  UniqueFd rules(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
+  struct flock first_byte {};
+  first_byte.l_type = F_WRLCK;
+  first_byte.l_whence = SEEK_SET;
+  first_byte.l_len = 1;
+  ASSERT_EQ(::fcntl(rules.get(), F_OFD_SETLK, &first_byte), 0);
+  const std::string log = "/run/calls";
+  Process waits = Process::Start(UnderStrace(IfChanged(), log, {"-e", "trace=fcntl"}));
+  ASSERT_TRUE(Soon([&] { return FindFile(log).value_or("").find("F_OFD_SETLK") != log.npos; }));
+  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
+  rules = UniqueFd();
+  EXPECT_THAT(waits.Wait(), Out(HasSubstr("only other tables have changed; ")));
+
+  EXPECT_EQ(RunIfChanged().out, "1 attachment; 1 repaired\n");
   ExpectServes();
 }
 
