@@ -46,8 +46,8 @@ struct LeaseOwner {
   return {id.container_id, id.ifname};
 }
 
-// Who has `address` in `network`, without its lock: for a directory other than that whose lock is
-// held.
+// Who has `address` in `network`, without its lock: to look, and for a directory other than that
+// whose lock is held.
 [[nodiscard]] std::optional<LeaseOwner> FindOwnerUnlocked(const std::string& data_dir,
                                                           const std::string& network,
                                                           const Ip& address);

@@ -1,6 +1,5 @@
 #include "plugin/attachment/leases.h"
 
-#include <algorithm>
 #include <ctime>
 
 #include "base/list.h"
@@ -20,12 +19,13 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-// Those of `record` that `store` does not have as its.
-std::vector<Ip> LostLeases(const ipam::Store* store, const state::Record& record) {
+// Those of `record` that are not there as its. A lease is there as a whole or not at all, so that
+// who only looks needs no lock.
+std::vector<Ip> LostLeases(const state::Record& record) {
   std::vector<Ip> lost = AddressesOnly(record.ipam.leases);
   std::erase_if(lost, [&](const Ip& address) {
     const std::optional<ipam::LeaseOwner> owner =
-        store != nullptr ? store->FindOwner(address) : std::nullopt;
+        ipam::FindOwnerUnlocked(record.ipam.data_dir, record.id.network, address);
     return owner && owner->Matches(ipam::OwnerOf(record.id));
   });
   return lost;
@@ -83,13 +83,7 @@ bool IsFromBeforeBoot(state::Host& host,
 }
 
 void CheckLeases(const state::Record& record, Mismatches& mismatches) {
-  // Without the lock first: a lease is there as a whole or not at all.
-  const auto is_there = [&](const Cidr& lease) {
-    const std::optional<ipam::LeaseOwner> owner =
-        ipam::FindOwnerUnlocked(record.ipam.data_dir, record.id.network, lease.address);
-    return owner && owner->Matches(ipam::OwnerOf(record.id));
-  };
-  if (std::ranges::all_of(record.ipam.leases, is_there)) {
+  if (LostLeases(record).empty()) {
     return;
   }
   auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
@@ -100,7 +94,7 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
 }
 
 void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& mismatches) {
-  for (const Ip& address : LostLeases(store, record)) {
+  for (const Ip& address : LostLeases(record)) {
     Mismatch mismatch{Mismatch::Area::kLease,
                       record.id.container_id,
                       Format("the lease of {} is missing", address)};
