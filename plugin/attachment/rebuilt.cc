@@ -14,6 +14,7 @@
 #include "plugin/cni/plugin_type.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/policy_tables.h"
@@ -279,7 +280,7 @@ void CheckLostRecord(state::Host& host, const rtnl::Link& link, Mismatches& mism
   const AttachmentId& id = alias->id;
   // Behind the lock it may have been written, or the link be gone.
   const std::optional<FileLock> lock = host.records.TryLock(id);
-  if (!lock || host.records.Find(id)) {
+  if (!lock || host.records.Find(id) || !link::FindHostVeth(host.net, id, link::Recorded::kNo)) {
     return;
   }
   Mismatch lost = state::LostRecord(id);

@@ -1,6 +1,8 @@
 // Records that are lost, or damaged: reconcile makes them anew from what is in force, or says that
 // it cannot.
 #include "tests/plugin/lan_world.h"
+#include "tests/support/refusal.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -120,6 +122,27 @@ TEST_F(LostRecords, WaitForWhatIsInTheWayOfTheDirectory) {
   EXPECT_EQ(ReadRecord("alloc-1").at("rules").at("ports"), ports);
   EXPECT_THAT(RunLine("doctor -quiet run records table"), Exits(0));
   EXPECT_TRUE(test::Ask(outside(), {.to = kHostIp4, .port = 8080}));
+}
+
+// Whose link was listed before, and has gone by the time that its record is looked for.
+TEST_F(LostRecords, AreNotThoseThatADelHasRemovedMeanwhile) {
+  Attach(Config());
+  const Variables gone = As("gone", AddContainer("gone"));
+  Attach(Config(), gone);
+  const std::string log = "/run/calls";
+  Process looks = Process::Start(UnderStrace(Line({"reconcile", "-dry-run"}),
+                                             log,
+                                             {"-P",
+                                              "/run/nomad-bridge/nomad",
+                                              "-e",
+                                              "trace=openat",
+                                              "-e",
+                                              "inject=openat:delay_enter=1000000:when=1"}));
+  ASSERT_TRUE(Soon([&] { return FindFile(log).value_or("").find("openat(") != log.npos; }));
+  Detach(Config(), gone);
+  ASSERT_EQ(FindFile(log).value().find("DELAYED"), log.npos) << "the DEL took too long";
+
+  EXPECT_THAT(looks.Wait(), Exits(0, Out("1 attachment; nothing to repair\n")));
 }
 
 // Made anew by us, it is ours.
