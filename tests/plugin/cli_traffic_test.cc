@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "tests/plugin/metrics_world.h"
+#include "tests/support/rules_lock.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -52,13 +53,9 @@ class TrafficTotalsAtEachCall : public TrafficTotals, public ::testing::WithPara
   // While a command that is held has the lock of the rules or the leases, others would only wait
   // for it. It neither deletes links nor counts by then.
   [[nodiscard]] static bool IsAnythingLocked() {
-    const UniqueFd rules(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
+    const UniqueFd rules = TryRulesLock();
     const UniqueFd leases(::open(Cat(kLeases, "/lock").c_str(), O_RDWR | O_CLOEXEC));
-    struct flock first_byte {
-      .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1
-    };
-    return ::fcntl(rules.get(), F_OFD_SETLK, &first_byte) != 0 ||
-           ::flock(leases.get(), LOCK_EX | LOCK_NB) != 0;
+    return !rules || ::flock(leases.get(), LOCK_EX | LOCK_NB) != 0;
   }
   // `command` is held at its `nth` call while `act` is done.
   [[nodiscard]] static Killing RunHeldAt(int nth,

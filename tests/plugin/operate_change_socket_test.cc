@@ -1,13 +1,13 @@
 // nomad-bridge reconcile -if-changed as systemd starts it after a change of nf_tables: with the
 // socket on which the changes came. What only others have changed costs no question for each
 // attachment.
-#include <fcntl.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
 #include "tests/support/refusal.h"
+#include "tests/support/rules_lock.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -100,12 +100,8 @@ TEST_F(ReconcileByTheSocket, RepairsAnElementThatIsDeletedMeanwhile) {
   EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
   Listen();
   host().Must(Words("nft add table inet others"));
-  UniqueFd rules(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
-  struct flock first_byte {};
-  first_byte.l_type = F_WRLCK;
-  first_byte.l_whence = SEEK_SET;
-  first_byte.l_len = 1;
-  ASSERT_EQ(::fcntl(rules.get(), F_OFD_SETLK, &first_byte), 0);
+  UniqueFd rules = TryRulesLock();
+  ASSERT_TRUE(rules);
   const std::string log = "/run/calls";
   Process waits = Process::Start(UnderStrace(IfChanged(), log, {"-e", "trace=fcntl"}));
   ASSERT_TRUE(Soon([&] { return FindFile(log).value_or("").find("F_OFD_SETLK") != log.npos; }));

@@ -1,7 +1,7 @@
 // An operator's own bridge, to his LAN: that it is gone, and what it has lost.
-#include <fcntl.h>
 
 #include "tests/plugin/lan_world.h"
+#include "tests/support/rules_lock.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -300,11 +300,8 @@ TEST_F(OperatorsBridge, KeepsWhatAReconcileNotesWhileAnAddWaitsForTheLock) {
   host().Must(Words("ip link set vnet0 master lan"));
   host().Must(Words("ip link set uplink nomaster"));
 
-  UniqueFd lock(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
-  struct flock rules {
-    .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1
-  };
-  ASSERT_EQ(::fcntl(lock.get(), F_OFD_SETLK, &rules), 0);
+  UniqueFd lock = TryRulesLock();
+  ASSERT_TRUE(lock);
   Process add = StartPlugin("ADD", OnLan(), As("other", other_));
   // One descriptor is for its own attachment's lock, the other one for that of the rules.
   ASSERT_TRUE(Soon([&] {

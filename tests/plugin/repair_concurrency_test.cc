@@ -5,6 +5,7 @@
 #include <sys/file.h>
 
 #include "tests/support/killing.h"
+#include "tests/support/rules_lock.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -197,12 +198,8 @@ TEST_F(ManyCommandsAtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   const std::string lease_lock = Cat(kLeases, "/lock");
   const UniqueFd leases(::open(lease_lock.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(leases.get(), LOCK_EX | LOCK_NB), 0);
-  const UniqueFd rules(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
-  struct flock first_byte {};
-  first_byte.l_type = F_WRLCK;
-  first_byte.l_whence = SEEK_SET;
-  first_byte.l_len = 1;
-  ASSERT_EQ(::fcntl(rules.get(), F_OFD_SETLK, &first_byte), 0);
+  const UniqueFd rules = TryRulesLock();
+  ASSERT_TRUE(rules);
 
   Command with_alarms_blocked = PluginCommand("ADD", Config().dump());
   with_alarms_blocked.in_child = [] {
