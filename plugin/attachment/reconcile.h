@@ -12,9 +12,11 @@
 //          or kKernel if not even the records can be listed. Else what the kernel refuses is
 //          thrown: the errors of link/bridge.h, rules/commit.h and rules/converge.h.
 // Locks    Scope kOne: the attachment's own is held by the caller. kAll: of one with a
-//          mismatch by TryLock; it is looked at again then. The leases' and the rules' are taken.
-// Costs    kAll: some questions to the kernel per attachment, and a dump per set of our table. The
-//          others do not depend on the number of attachments, unless a bridge or a table was lost.
+//          mismatch by TryLock; it is looked at again then. The leases' are taken where one is
+//          lost, the rules' always.
+// Costs    kAll: a dump of the links, and one per set of our table unless the look is quick; files
+//          of each attachment. The others do not depend on the number of attachments, unless a
+//          bridge or a table was lost.
 #pragma once
 
 #include <cstdint>

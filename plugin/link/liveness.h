@@ -28,7 +28,8 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
 // The same where many are looked at: `veth` is its host veth, if that was among listed links. A
-// veth goes with the namespace of its other end, so it alone tells, and no kernel is asked.
+// veth goes with the namespace of its other end, so one that is there tells; else the kernel is
+// asked.
 [[nodiscard]] bool IsAlive(state::Host& host,
                            const state::Record& record,
                            const std::optional<rtnl::Link>& veth);

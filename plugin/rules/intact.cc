@@ -20,7 +20,7 @@ bool IsNew(const state::Record& record) {
 
 void Toggle(state::Checkpoint& checkpoint, const AttachmentId& id) {
   if (checkpoint.intact) {
-    *checkpoint.intact ^= HashOf({id});
+    *checkpoint.intact ^= state::HashOf(id);
   }
 }
 

@@ -32,7 +32,7 @@
 
 namespace nomad_bridge::state {
 
-// The same in every release: lock files are shared with others.
+// Of its three names. The same in every release: lock files are shared with others.
 [[nodiscard]] std::uint64_t HashOf(const AttachmentId& id);
 
 class Records {
