@@ -1,5 +1,4 @@
 // An operator's own bridge, to his LAN: that it is gone, and what it has lost.
-
 #include "tests/plugin/lan_world.h"
 #include "tests/support/rules_lock.h"
 #include "tests/support/soon.h"

@@ -1,5 +1,8 @@
 // nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired,
 // without an ADD or a CHECK.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "tests/plugin/cli_world.h"
 #include "tests/support/soon.h"
 
