@@ -41,7 +41,7 @@ packages() {
       # tests/clients/build-cnitool says.
       echo podman containerd crun busybox-static ;;
     style)
-      echo clang-format-14 clang-tidy-14 ;;
+      echo clang-14 clang-format-14 clang-tidy-14 ;;
     fuzz)
       # Of the release's own clang, so that its version is known.
       case $(. /etc/os-release && echo "${VERSION_CODENAME:-}") in

@@ -8,6 +8,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/xt_NFQUEUE.h>
+#include <netinet/in.h>
 
 #include "base/list.h"
 #include "netlink/core/handles.h"

@@ -1,4 +1,6 @@
 // Our table in the kernel: created, repaired, shared and left alone. Read back with nft.
+#include <unistd.h>
+
 #include "tests/kernel/ruleset_world.h"
 
 namespace nomad_bridge::test {
@@ -369,6 +371,19 @@ TEST_F(Ruleset, ReportsEveryRefusalOfALargeBatch) {
   EXPECT_EQ(reply.refused.back().message, 3999U);
   EXPECT_EQ(reply.refused.back().error, EEXIST);
   EXPECT_THAT(Put(DesiredOf(2)).repaired, IsEmpty()) << "the socket is out of step";
+}
+
+// Of the batch, not of one of its messages.
+TEST_F(Ruleset, ReportsThatItMayNotBeChanged) {
+  nft::Batch batch;
+  batch.AddTable(table_.id);
+  const std::uint32_t generation = socket_.Generation();
+  ASSERT_EQ(::seteuid(65534), 0);
+  const auto refusal =
+      Caught([&] { static_cast<void>(nft::TryCommit(socket_, batch, generation)); });
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_THAT(refusal,
+              IsError(Code::kKernel, "cannot change the nf_tables ruleset", HasSubstr("(EPERM)")));
 }
 
 TEST_F(Ruleset, ReportsWhichMessageTheKernelRefused) {

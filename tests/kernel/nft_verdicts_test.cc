@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-using Code = nft::Verdict::Code;
+using Verdict = nft::Verdict::Code;
 
 const nft::TableId kTable = {nft::TableFamily::kInet, "verdicts"};
 const nft::Set kOffice = {.name = "adr4-office",
@@ -118,11 +118,11 @@ class Verdicts : public World {
   }
 
   const std::vector<nft::Element> in_ = {
-      Deciding(kIn, "172.26.64.3", {Code::kGoto, "in-9b21"}, "veth1 alloc=5f3c"),
-      Deciding(kIn, "172.26.64.4", {Code::kReturn, ""}),
-      Deciding(kIn, "172.26.64.5", {Code::kDrop, ""}),
-      Deciding(kIn, "172.26.64.6", {Code::kAccept, ""})};
-  const std::vector<nft::Element> out_ = {Deciding(kOut, "fd00::3", {Code::kJump, "in-9b21"})};
+      Deciding(kIn, "172.26.64.3", {Verdict::kGoto, "in-9b21"}, "veth1 alloc=5f3c"),
+      Deciding(kIn, "172.26.64.4", {Verdict::kReturn, ""}),
+      Deciding(kIn, "172.26.64.5", {Verdict::kDrop, ""}),
+      Deciding(kIn, "172.26.64.6", {Verdict::kAccept, ""})};
+  const std::vector<nft::Element> out_ = {Deciding(kOut, "fd00::3", {Verdict::kJump, "in-9b21"})};
   // Two that touch: the end of one is the beginning of the other.
   const std::vector<nft::Element> office_ = {ElementFor(kOffice, "10.20.0.0"),
                                              EndAt(kOffice, "10.21.0.0"),

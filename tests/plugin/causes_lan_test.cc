@@ -1,14 +1,12 @@
 // Why a published port of an allocation on the node's own bridge to its LAN, where no address is
 // ours, does not answer: each row breaks one thing; inspect and doctor name it, and the fix,
 // pasted, heals it.
+#include "tests/plugin/causes_world.h"
 #include "tests/plugin/lan_world.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-// Behind the LAN's router.
-constexpr const char* kFarIp4 = "203.0.113.5";
 
 struct LanCause : Named {
   std::string damage;  // run by sh on the host, or in the container if the name begins so

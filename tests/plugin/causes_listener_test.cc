@@ -30,7 +30,6 @@ class Listener : public CliWorld {
               "/attachments/0/diagnosis/cause");
   }
 
-  static constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
   std::optional<Process> service_;
 };
 

@@ -188,7 +188,6 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     EXPECT_TRUE(Soon([&] { return Answers(cause.way); }));
   }
 
-  static constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
   const std::string large_ = std::string(3000, 'x');
   std::string address_;
   std::string veth_;

@@ -202,7 +202,8 @@ TEST_P(Healthy, NothingIsFound) {
   ExpectNothingFound(ports);
 }
 
-INSTANTIATE_TEST_SUITE_P(Nodes, Healthy, ::testing::Range(0, 200));
+INSTANTIATE_TEST_SUITE_P(Nodes, Healthy, ::testing::Range(0, 20));
+INSTANTIATE_TEST_SUITE_P(ThoroughNodes, Healthy, ::testing::Range(20, 200));
 
 }  // namespace
 }  // namespace nomad_bridge::test

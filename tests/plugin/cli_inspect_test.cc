@@ -9,7 +9,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
 constexpr const char* kArrow = "      <- why the port does not answer\n";
 
 class Inspect : public CliWorld {

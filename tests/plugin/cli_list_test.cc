@@ -6,7 +6,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
 constexpr const char* kSearch = "9d01c7e4-0000-4000-8000-000000000002";
 
 class List : public CliWorld {

@@ -46,8 +46,7 @@ class TrafficTotals : public Metrics {
 };
 
 // In slices, which run side by side.
-constexpr int kSlices = 3;
-class TrafficTotalsAtEachCall : public TrafficTotals, public ::testing::WithParamInterface<int> {
+class TrafficTotalsAtEachCall : public TrafficTotals {
  protected:
   void SetUp() override { static_cast<void>(Output("metrics")); }
   // While a command that is held has the lock of the rules or the leases, others would only wait
@@ -69,8 +68,8 @@ class TrafficTotalsAtEachCall : public TrafficTotals, public ::testing::WithPara
   }
   // Until `step` says that its command has fewer than that many calls.
   void Sweep(const std::function<bool(int nth)>& step) {
-    int nth = GetParam();
-    for (bool goes_on = true; goes_on && !HasFailure(); nth += SweepStep(kSlices)) {
+    int nth = FirstPoint();
+    for (bool goes_on = true; goes_on && !HasFailure(); nth += PointStep()) {
       SCOPED_TRACE(Cat("call ", nth));
       goes_on = step(nth);
     }
@@ -78,7 +77,7 @@ class TrafficTotalsAtEachCall : public TrafficTotals, public ::testing::WithPara
   }
 };
 
-TEST_P(TrafficTotalsAtEachCall, AreExactIfADelIsKilled) {
+TEST_F(TrafficTotalsAtEachCall, AreExactIfADelIsKilled) {
   Sweep([&](int nth) {
     AttachCounted();
     if (nth % 2 == 0) {
@@ -92,7 +91,7 @@ TEST_P(TrafficTotalsAtEachCall, AreExactIfADelIsKilled) {
   });
 }
 
-TEST_P(TrafficTotalsAtEachCall, AreExactDuringADel) {
+TEST_F(TrafficTotalsAtEachCall, AreExactDuringADel) {
   Sweep([&](int nth) {
     AttachCounted();
     const Command del = PluginCommand("DEL", DualStack().dump(), Billing());
@@ -103,7 +102,7 @@ TEST_P(TrafficTotalsAtEachCall, AreExactDuringADel) {
 }
 
 // As if with its namespace, which the DEL itself keeps alive.
-TEST_P(TrafficTotalsAtEachCall, AreExactIfTheLinkGoesDuringADel) {
+TEST_F(TrafficTotalsAtEachCall, AreExactIfTheLinkGoesDuringADel) {
   Sweep([&](int nth) {
     AttachCounted();
     ExpectExact("before");
@@ -121,7 +120,7 @@ TEST_P(TrafficTotalsAtEachCall, AreExactIfTheLinkGoesDuringADel) {
   });
 }
 
-TEST_P(TrafficTotalsAtEachCall, AreExactIfMetricsIsKilled) {
+TEST_F(TrafficTotalsAtEachCall, AreExactIfMetricsIsKilled) {
   Sweep([&](int nth) {
     AttachCounted();
     if (nth % 2 == 0) {
@@ -134,7 +133,7 @@ TEST_P(TrafficTotalsAtEachCall, AreExactIfMetricsIsKilled) {
   });
 }
 
-TEST_P(TrafficTotalsAtEachCall, AreExactDuringMetrics) {
+TEST_F(TrafficTotalsAtEachCall, AreExactDuringMetrics) {
   Sweep([&](int nth) {
     AttachCounted();
     const Killing held = RunHeldAt(nth, Line({"metrics"}), [&] { DetachBilling(); });
@@ -144,8 +143,6 @@ TEST_P(TrafficTotalsAtEachCall, AreExactDuringMetrics) {
     return held.calls >= nth;
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(Slices, TrafficTotalsAtEachCall, ::testing::Range(1, 1 + kSlices));
 
 // Of whatever replaces or deletes a link.
 TEST_F(TrafficTotals, AreExactAfterEveryWayOfDeletion) {

@@ -9,6 +9,7 @@
 
 namespace nomad_bridge::test {
 
+constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
 // A second network.
 const json kOther =
     Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});

@@ -37,6 +37,16 @@ TEST_F(ForeignFirewall, OfIptablesLegacyThatDropsLetsUsThrough) {
   ExpectBothWays();
 }
 
+// Its rules come after our jump, and packets may have other marks besides ours.
+TEST_F(ForeignFirewall, OfIptablesLegacyWhoseRuleDropsLetsUsThrough) {
+  host().Must(Words("iptables-legacy -A FORWARD -j DROP"));
+  host().Nft(
+      "table inet marks { chain c { type filter hook prerouting priority -150; "
+      "meta mark set meta mark or 0x1; }; }");
+  Attach(PublishingConfig());
+  ExpectBothWays();
+}
+
 // No generation of nf_tables tells of it.
 TEST_F(ForeignFirewall,
        OfIptablesLegacyThatAppearsLaterOrIsFlushedLetsUsThroughAfterTheNextCommand) {

@@ -76,7 +76,7 @@ TEST_F(Install, NeverReplacesADirectory) {
   EXPECT_EQ(Listing().size(), 1U);
 }
 
-class KilledInstall : public Install, public ::testing::WithParamInterface<int> {
+class KilledInstall : public Install {
  protected:
   // Exit codes of the names that were there before.
   static std::string Codes() {
@@ -89,13 +89,9 @@ class KilledInstall : public Install, public ::testing::WithParamInterface<int> 
   }
 };
 
-// The program under sanitizers has 80 MB, so few runs are many.
-constexpr int kSlices = 6;
-INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, ::testing::Range(1, kSlices + 1));
-
-TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
+TEST_F(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
   const Command command = Line({"install", kDirectory, "--replace"});
-  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
+  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
     SCOPED_TRACE(Cat("killed at call ", nth));
     fs::remove_all(kDirectory);
     Write("nomad-bridge", kOlder);

@@ -5,7 +5,6 @@
 
 namespace nomad_bridge::test {
 
-constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
 constexpr const char* kTotals = "/run/nomad-bridge/.traffic-totals";
 constexpr const char* kGroup = R"({namespace="default",job="billing",task_group="api"})";
 

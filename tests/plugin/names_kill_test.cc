@@ -62,9 +62,9 @@ TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotRepair) {
   ExpectWorks();              // the first one leaves behind what is shared
   const Snapshot before = TakeSnapshot();
 
-  int nth = 0;
+  int nth = FirstPoint() - PointStep();
   for (bool is_killed = true; is_killed && !HasFailure();) {
-    nth += SweepStep(1);
+    nth += PointStep();
     SCOPED_TRACE(Cat("killed at call ", nth, ", or after the one before"));
     is_killed = AddKilledAt(nth).killed;
     MustDelFrom(network_, allocation_);

@@ -79,6 +79,15 @@ TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutTouchingTheOthers) {
   MustCheckIn(Ours(), other);
 }
 
+// Theirs have no comment.
+TEST_F(ReferenceAttachment, LeavesTheOperatorsRuleForItsAddressAlone) {
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
+  host().Must(Words(Format("iptables -A CNI-FORWARD -s {} -m comment --comment mine -j ACCEPT",
+                           AddressOf(old.result))));
+  MustDelFrom(Ours(), old);
+  EXPECT_THAT(RulesWith("mine"), SizeIs(1));
+}
+
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
 // id, no DEL. The reference host-local refuses that as a duplicate for ever.
 // Interface numbers are chosen by anybody who may make interfaces.

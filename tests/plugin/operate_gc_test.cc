@@ -251,13 +251,12 @@ INSTANTIATE_TEST_SUITE_P(Commands,
                          ::testing::Values("gc", "reconcile"),
                          [](const auto& each) { return std::string(each.param); });
 
-class KilledGc : public GcLine, public ::testing::WithParamInterface<int> {};
+class KilledGc : public GcLine {};
 
-TEST_P(KilledGc, IsCompletedByTheNextOne) {
-  constexpr int kSlices = 3;
+TEST_F(KilledGc, IsCompletedByTheNextOne) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
-  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
+  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
     Node& doomed = AddContainer(Cat("doomed-", nth));
     Attach(Publish({Port(9090, 90)}), As("doomed", doomed));
     KillContainer(doomed);
@@ -271,8 +270,6 @@ TEST_P(KilledGc, IsCompletedByTheNextOne) {
   }
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }
-
-INSTANTIATE_TEST_SUITE_P(Slices, KilledGc, ::testing::Range(1, 4));
 
 }  // namespace
 }  // namespace nomad_bridge::test

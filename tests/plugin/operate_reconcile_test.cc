@@ -300,13 +300,12 @@ TEST_F(Reconcile, CannotTellWithoutRoot) {
 
 // ---- kill -9 at every system call
 
-class KilledReconcile : public Reconcile, public ::testing::WithParamInterface<int> {};
+class KilledReconcile : public Reconcile {};
 
-TEST_P(KilledReconcile, IsCompletedByTheNextOne) {
-  constexpr int kSlices = 3;
+TEST_F(KilledReconcile, IsCompletedByTheNextOne) {
   AttachAll();
   const Snapshot before = TakeHostSnapshot();
-  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
+  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
     host().Shell("nft flush ruleset; ip link delete nomad; rm /var/run/cni/nomad/172.26.64.2");
     const Killing killing = RunKilledAt(Line({"reconcile"}), nth);
     SCOPED_TRACE(Cat("killed at call ", nth));
@@ -319,8 +318,6 @@ TEST_P(KilledReconcile, IsCompletedByTheNextOne) {
   }
   ExpectServes();
 }
-
-INSTANTIATE_TEST_SUITE_P(Slices, KilledReconcile, ::testing::Range(1, 4));
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -173,7 +173,7 @@ TEST_F(ManyCommandsAtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
 // Into the bridge that an ADD had to make anew it puts those of others, too, without their locks.
 TEST_F(ManyCommandsAtOnce, AnothersLinkMayVanishWhileAnAddPutsItIntoANewBridge) {
   const Variables other = As("other", AddContainer("other"));
-  for (int nth = 1, calls = nth; nth <= calls && !HasFailure(); nth += SweepStep(1)) {
+  for (int nth = FirstPoint(), calls = nth; nth <= calls && !HasFailure(); nth += PointStep()) {
     SCOPED_TRACE(Cat("at call ", nth));
     const std::string veth = HostVethOf(Attach(Config(), other));
     host().Must(Words("ip link delete nomad"));

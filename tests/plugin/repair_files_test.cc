@@ -155,7 +155,8 @@ TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
   json checkpoint = json::parse(FindFile("/run/nomad-bridge/.generation").value());
-  host().Must({"nft", "flush", "ruleset"});  // one change, so one more
+  // One change, so one more. Of what is no element of its own, the checkpoint alone tells.
+  host().Must(Words("nft flush chain inet nomad-bridge forward"));
   checkpoint["bootId"] = "another-boot";
   checkpoint["generation"] = checkpoint["generation"].get<int>() + 1;
   ReplaceFile("/run/nomad-bridge/.generation", checkpoint.dump());
@@ -163,6 +164,16 @@ TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
   EXPECT_EQ(Check(config, add).exit_code, 0);
 
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(StateFiles, DoNotTrustARecordOfAnotherBoot) {
+  const json add = Attach(Config());
+  const json record = ReadRecord("alloc-1");
+  json earlier = record;
+  earlier["bootId"] = "another-boot";
+  WriteRecord("alloc-1", earlier);
+  EXPECT_THAT(MustCheck(Config(), add).err, HasSubstr("has no readable record"));
+  EXPECT_EQ(ReadRecord("alloc-1")["bootId"], record["bootId"]);
 }
 
 TEST_F(StateFiles, LeaveADirectoryOfAnotherProgramAlone) {

@@ -77,6 +77,19 @@ TEST_F(NamespaceIdentity, WithoutACookieGoesByPathAndInode) {
   EXPECT_TRUE(HasRecord("owner"));
 }
 
+TEST_F(NamespaceIdentity, WithoutACookieIsNotThatOfAnotherInodeAtItsPath) {
+  Own();
+  json record = ReadRecord("owner");
+  record["netns"].erase("cookie");
+  record["netnsPath"] = container().path();
+  WriteRecord("owner", record);
+  host().Must({"ip", "link", "delete", HostVethOf(result_)});
+
+  MustRun("ADD", config_);
+
+  EXPECT_FALSE(HasRecord("owner"));
+}
+
 // As Linux 5.10 has it: no cookies at all.
 TEST_F(NamespaceIdentity, OnAKernelWithoutCookiesGoesByTheHostVeth) {
   Own();

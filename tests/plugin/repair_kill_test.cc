@@ -1,5 +1,5 @@
-// kill -9 in a command, at every system call: the next ADD, DEL or GC leaves a working attachment,
-// or exactly nothing.
+// kill -9 in a command, at one system call after the other: the next ADD, DEL or GC leaves a
+// working attachment, or exactly nothing.
 #include "tests/plugin/repair_sweep.h"
 
 namespace nomad_bridge::test {
@@ -7,11 +7,11 @@ namespace {
 
 class KillingWorld : public SweepWorld {
  protected:
-  // Runs `victim` again and again, killed at one system call of this slice after the other, and
-  // calls `recover` each time. Ends with a run that was not killed.
-  void Sweep(int slice, const Victim& victim, const std::function<void()>& recover) {
+  // Runs `victim` again and again, killed at one point of the sweep after the other, and calls
+  // `recover` each time. Ends with a run that was not killed.
+  void Sweep(const Victim& victim, const std::function<void()>& recover) {
     constexpr int kFewest = 15;  // any command of ours makes more calls that can be seen
-    for (int nth = slice; !HasFailure(); nth += SweepStep(kSlices)) {
+    for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
       victim.prepare();
       const Killing killing = RunPluginKilledAt(nth, victim.verb, victim.config);
       if (!killing.killed) {
@@ -57,8 +57,7 @@ std::vector<Killed> Commands() {
       {"Add", "ADD", nullptr, web}, {"Del", "DEL", web, web}, {"Takeover", "ADD", earlier, later}};
 }
 
-class KilledCommand : public KillingWorld,
-                      public ::testing::WithParamInterface<std::tuple<Killed, int>> {
+class KilledCommand : public KillingWorld, public ::testing::WithParamInterface<Killed> {
  protected:
   void SetUp() override {
     UseOnce(killed_.config);
@@ -71,13 +70,13 @@ class KilledCommand : public KillingWorld,
         AttachForRun(killed_.earlier);
       }
     };
-    Sweep(std::get<int>(GetParam()), {killed_.verb, killed_.config, prepare}, [&] {
+    Sweep({killed_.verb, killed_.config, prepare}, [&] {
       recover();
       ExpectNothingSince(before_);
     });
   }
 
-  const Killed killed_ = std::get<Killed>(GetParam());
+  const Killed killed_ = GetParam();
   Snapshot before_;
 };
 
@@ -105,25 +104,20 @@ TEST_P(KilledCommand, LeavesNothingThatGcWithoutItDoesNotRemove) {
   SweepAndRecover([&] { MustRun("GC", WithValid({})); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Every,
-                         KilledCommand,
-                         ::testing::Combine(::testing::ValuesIn(Commands()), Slices()),
-                         [](const auto& test) {
-                           return Cat(std::get<Killed>(test.param).name, std::get<int>(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Every, KilledCommand, ::testing::ValuesIn(Commands()), kNameOf);
 
 // ---- ADD where the pool is full
 
-class KilledAdd : public KillingWorld, public ::testing::WithParamInterface<int> {};
+class KilledAdd : public KillingWorld {};
 
 // Nomad's agent dies with the plugin, and the allocation before it is back: no DEL ever comes.
-TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
+TEST_F(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
   const json plain = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const json config = Publish({Port(8080, 80)}, plain);
   const Variables other = As("other", AddContainer("other"));
   UseOnce(Publish({Port(8080, 80), Port(8053, 53, "udp")}));
   int containers = 0;
-  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
+  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
     Node& doomed = AddContainer(Cat("doomed", ++containers));
     const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", doomed));
     SCOPED_TRACE(Cat("killed at call ", nth));
@@ -140,11 +134,9 @@ TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Slices, KilledAdd, Slices());
-
 // ---- the very first ADD of a machine, which makes the bridge, the table and the directories
 
-class KilledFirstAdd : public KillingWorld, public ::testing::WithParamInterface<int> {
+class KilledFirstAdd : public KillingWorld {
  protected:
   void SetUp() override {
     UseOnce(victim_.config);
@@ -167,18 +159,18 @@ class KilledFirstAdd : public KillingWorld, public ::testing::WithParamInterface
   Snapshot used_;
 };
 
-TEST_P(KilledFirstAdd, IsRepairedByTheNextAdd) {
+TEST_F(KilledFirstAdd, IsRepairedByTheNextAdd) {
   ServeAll();
-  Sweep(GetParam(), victim_, [&] {
+  Sweep(victim_, [&] {
     ExpectServes(RunPlugin("ADD", victim_.config));
     Detach(victim_.config);
     ExpectNothingSince(used_);
   });
 }
 
-TEST_P(KilledFirstAdd, IsRemovedByDelAndDoesNotHinderOthers) {
+TEST_F(KilledFirstAdd, IsRemovedByDelAndDoesNotHinderOthers) {
   const Variables other = As("other", AddContainer("other"));
-  Sweep(GetParam(), victim_, [&] {
+  Sweep(victim_, [&] {
     Detach(victim_.config);
     EXPECT_FALSE(HasInterface(container(), "eth0"));
     EXPECT_FALSE(HasRecord("alloc-1"));
@@ -188,8 +180,6 @@ TEST_P(KilledFirstAdd, IsRemovedByDelAndDoesNotHinderOthers) {
     ExpectNothingSince(used_);
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(Slices, KilledFirstAdd, Slices());
 
 }  // namespace
 }  // namespace nomad_bridge::test

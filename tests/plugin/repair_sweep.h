@@ -1,16 +1,9 @@
-// A command that is killed, or refused a request, at every point in turn.
+// A command that is killed, or refused a request, at one point after the other.
 #pragma once
 
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
-
-// A sweep is cut into three cases, so that none takes long: the first kills at calls 1, 4, 7 ...
-constexpr int kSlices = 3;
-
-inline auto Slices() {
-  return ::testing::Range(1, kSlices + 1);
-}
 
 class SweepWorld : public World {
  protected:

@@ -126,6 +126,30 @@ TEST_F(Flows, OfOthersToTheSamePortElsewhereAreKept) {
   EXPECT_EQ(IdsTo(5353), before) << "after DEL";
 }
 
+// The other ADD's undo takes back only what it has put in force.
+TEST_F(Flows, ToATakenPortAreKeptWhenAnotherAddIsRefused) {
+  Attach(Dns(), As("dns", container()));
+  Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "dns");
+  EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
+  const std::vector<std::string> before = IdsTo(5353);
+  ASSERT_THAT(before, SizeIs(1));
+
+  EXPECT_THAT(RunPlugin("ADD", Dns(), As("late", AddContainer("late"))), Fails(102));
+
+  EXPECT_EQ(IdsTo(5353), before);
+}
+
+TEST_F(Flows, ThatBeganWhileAnElementWasAwayWorkAfterTheCheck) {
+  const json added = Attach(Dns(), As("dns", container()));
+  Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "dns");
+  host().Must(Words("nft delete element inet nomad-bridge port4 { udp . 5353 }"));
+  EXPECT_EQ(Talk(kHostIp4, 5353), "");
+
+  MustCheck(Dns(), added, As("dns", container()));
+
+  EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
+}
+
 TEST_F(Flows, ThatBeganWhileTheRulesWereAwayWorkAfterTheRepair) {
   const json added = Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");

@@ -23,6 +23,35 @@ constexpr const char* kMark = "NOMAD_BRIDGE_TEST_ISOLATED";
   std::_Exit(EXIT_FAILURE);
 }
 
+// Of the kernel's settings those that tests, and what they run, depend on. Read at
+// Documentation/networking/ip-sysctl.rst.
+struct Setting {
+  const char* family;
+  const char* name;
+  const char* value;
+};
+constexpr std::array kDefaults = {Setting{"ipv4", "forwarding", "0"},
+                                  Setting{"ipv4", "rp_filter", "0"},
+                                  Setting{"ipv4", "arp_ignore", "0"},
+                                  Setting{"ipv4", "arp_announce", "0"},
+                                  Setting{"ipv4", "proxy_arp", "0"},
+                                  Setting{"ipv4", "route_localnet", "0"},
+                                  Setting{"ipv4", "accept_local", "0"},
+                                  Setting{"ipv6", "forwarding", "0"},
+                                  Setting{"ipv6", "accept_ra", "1"},
+                                  Setting{"ipv6", "disable_ipv6", "0"}};
+
+// /proc/sys/net is that of the process that looks.
+void Reset(const Setting& setting, const char* link) {
+  const std::string path = Cat("/proc/sys/net/", setting.family, "/conf/", link, '/', setting.name);
+  std::string value;
+  std::ifstream(path) >> value;
+  // Written only if it differs: some writes wait for the kernel's lock of all links.
+  if (!value.empty() && value != setting.value) {
+    std::ofstream(path) << setting.value;
+  }
+}
+
 bool IsDirectory(const char* path) {
   struct stat status {};
   return ::lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
@@ -73,8 +102,17 @@ void EnterIsolation() {
       ::mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
     Die("cannot mount /proc and /sys afresh");
   }
+  ResetNetworkSettings();
   ::mkdir("/var/lib/cni", 0755);
   ::setenv(kMark, "1", 1);
+}
+
+void ResetNetworkSettings() {
+  for (const Setting& setting : kDefaults) {
+    for (const char* const link : {"all", "default", "lo"}) {
+      Reset(setting, link);
+    }
+  }
 }
 
 FreshState::FreshState() {

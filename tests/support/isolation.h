@@ -15,6 +15,10 @@ void EnterIsolation();
 
 [[nodiscard]] bool IsIsolated();
 
+// Sets what the caller's fresh network namespace has inherited from the machine's own (as
+// ip_forward=1 where Docker runs) to the kernel's defaults.
+void ResetNetworkSettings();
+
 // A fresh tmpfs over /run, /var/lib/cni and /var/run, for one test.
 class FreshState {
  public:

@@ -166,11 +166,6 @@ class Killer {
 
 }  // namespace
 
-int SweepStep(int step) {
-  const char* const text = std::getenv("NOMAD_BRIDGE_SPARSE");
-  return text != nullptr ? step * std::stoi(text) : step;
-}
-
 Killing RunKilledAt(Command command, int nth) {
   Killer killer(nth);
   Killing killing = Trace(std::move(command), std::ref(killer));

@@ -18,10 +18,6 @@ struct Killing {
   bool killed = false;  // false: it ended before its N-th call (or nobody killed it)
 };
 
-// How far a sweep over all N goes on that would otherwise go on by `step`: NOMAD_BRIDGE_SPARSE
-// times as far, for a second run of all tests.
-[[nodiscard]] int SweepStep(int step);
-
 // `nth` starts at 1; 0 only counts.
 [[nodiscard]] Killing RunKilledAt(Command command, int nth);
 

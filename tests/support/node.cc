@@ -5,6 +5,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "tests/support/isolation.h"
+
 namespace nomad_bridge::test {
 namespace {
 
@@ -47,6 +49,7 @@ Node::Node(std::string name, bool with_loopback)
     throw ErrnoError(Code::kInternal, Cat("cannot make the namespace ", name_));
   }
   fd_ = OpenNamespace(path_);
+  ResetNetworkSettings();
   if (with_loopback) {
     Must({"ip", "link", "set", "lo", "up"});
   }

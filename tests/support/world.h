@@ -26,6 +26,7 @@
 #include "tests/support/running_firewall.h"
 #include "tests/support/snapshot.h"
 #include "tests/support/soon.h"
+#include "tests/support/sweep.h"
 #include "tests/support/test.h"
 #include "tests/support/traffic.h"
 

@@ -1,8 +1,10 @@
 #include <atomic>
 #include <thread>
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/file_lock.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/soon.h"
@@ -45,6 +47,14 @@ TEST_F(File, IsReplacedAndLeavesNothingElse) {
   ReplaceFile(Path("a"), "second");
   EXPECT_EQ(FindFile(Path("a")), "second");
   EXPECT_EQ(Entries(directory_).size(), 1U);
+}
+
+// Who has it open reads on in the old one: at no moment is there half of it.
+TEST_F(File, IsReplacedByAnother) {
+  ReplaceFile(Path("a"), "first");
+  const UniqueFd reader(::open(Path("a").c_str(), O_RDONLY | O_CLOEXEC));
+  ReplaceFile(Path("a"), "second");
+  EXPECT_EQ(ReadAll(reader.get(), "a", 100), "first");
 }
 
 TEST_F(File, MayBeAbsent) {

@@ -4,23 +4,10 @@
 #include "ipam/allocator.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/test.h"
+#include "tests/unit/ipam_names.h"
 
 namespace nomad_bridge::ipam {
 namespace {
-
-const LeaseOwner kAlice{.container_id = "alice", .ifname = "eth0"};
-const LeaseOwner kBob{.container_id = "bob", .ifname = "eth0"};
-
-Ip At(const std::string& text) {
-  return Ip::Parse(text).value();
-}
-
-// `subnet`, with what `spec` adds.
-RangeSpec Spec(const std::string& subnet, RangeSpec spec = {}) {
-  spec.path = "ipam.ranges[0][0]";
-  spec.subnet = Cidr::Parse(subnet).value();
-  return spec;
-}
 
 class Allocator : public ::testing::Test {
  protected:

@@ -1,23 +1,14 @@
 #include "ipam/range.h"
 #include "tests/support/named.h"
 #include "tests/support/test.h"
+#include "tests/unit/ipam_names.h"
 
 namespace nomad_bridge::ipam {
 namespace {
 
-Ip At(const std::string& text) {
-  return Ip::Parse(text).value();
-}
-
-RangeSpec Spec(const std::string& subnet) {
-  return {.path = "ipam.ranges[0][0]", .subnet = Cidr::Parse(subnet).value()};
-}
-
 // 10.0.0.0/24 with what `spec` adds.
 RangeSpec With(RangeSpec spec) {
-  spec.path = "ipam.ranges[0][0]";
-  spec.subnet = Cidr::Parse("10.0.0.0/24").value();
-  return spec;
+  return Spec("10.0.0.0/24", std::move(spec));
 }
 
 constexpr const char* kUsable = "10.0.0.1 to 10.0.0.254";  // of it

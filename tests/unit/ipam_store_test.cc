@@ -7,16 +7,10 @@
 #include "ipam/store.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/test.h"
+#include "tests/unit/ipam_names.h"
 
 namespace nomad_bridge::ipam {
 namespace {
-
-const LeaseOwner kAlice{.container_id = "alice", .ifname = "eth0"};
-const LeaseOwner kBob{.container_id = "bob", .ifname = "eth0"};
-
-Ip At(const std::string& text) {
-  return Ip::Parse(text).value();
-}
 
 // Files are read with the standard library, not with the code under test.
 class LeaseStore : public ::testing::Test {
