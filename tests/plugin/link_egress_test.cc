@@ -49,8 +49,9 @@ TEST_F(Egress, ChoosesSourcePortsAtRandomIfAskedTo) {
 }
 
 // Of both protocols, from the same ports, all at once. What a processor's backlog drops, which all
-// namespaces of the machine share (net.core.netdev_max_backlog), is sent again. So is what conntrack
-// drops because two processors gave one port to two flows at the same moment; it counts those.
+// namespaces of the machine share (net.core.netdev_max_backlog), is sent again. So is what
+// conntrack drops because two processors gave one port to two flows at the same moment; it counts
+// those.
 class ManyFlows : public Egress, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(ManyFlows, LoseNothingWhenTheyBeginTogether) {

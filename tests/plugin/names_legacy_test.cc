@@ -239,7 +239,7 @@ const auto kLost = ::testing::Values(
     Lost{"UdpDnat", "nat", "-A CNI-DN-", "172.26.64.3:53"});
 const auto kNameOfLost = [](const auto& test) { return std::string(std::get<0>(test.param).name); };
 
-INSTANTIATE_TEST_SUITE_P(InLegacy,
+INSTANTIATE_TEST_SUITE_P(ThoroughInLegacy,
                          LostReferenceRules,
                          ::testing::Combine(kLost, ::testing::Values(kLegacyTool)),
                          kNameOfLost);

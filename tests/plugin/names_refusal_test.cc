@@ -112,19 +112,27 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
   EXPECT_GT(failed, 1);
 }
 
-// Bridge, firewall and portmap.
+const auto kEntries =
+    ::testing::Values(ListEntry{"Bridge", 1}, ListEntry{"Firewall", 2}, ListEntry{"Portmap", 3});
+const auto kNameOfRefusal = [](const auto& row) {
+  return Cat(std::get<0>(row.param).name, std::get<1>(row.param).name);
+};
+
 INSTANTIATE_TEST_SUITE_P(
     Of,
     RefusedName,
-    ::testing::Combine(::testing::Values(ListEntry{"Bridge", 1},
-                                         ListEntry{"Firewall", 2},
-                                         ListEntry{"Portmap", 3}),
+    ::testing::Combine(kEntries,
                        ::testing::Values(RefusedCall{"Requests", SYS_sendto, EPERM, true},
-                                         RefusedCall{"Socket", SYS_socket, ENOBUFS},
+                                         RefusedCall{"Write", SYS_write, ENOSPC})),
+    kNameOfRefusal);
+INSTANTIATE_TEST_SUITE_P(
+    ThoroughOf,
+    RefusedName,
+    ::testing::Combine(kEntries,
+                       ::testing::Values(RefusedCall{"Socket", SYS_socket, ENOBUFS},
                                          RefusedCall{"Fcntl", SYS_fcntl, EINTR},
-                                         RefusedCall{"Write", SYS_write, ENOSPC},
                                          RefusedCall{"Rename", kRenameCall, ENOSPC})),
-    [](const auto& row) { return Cat(std::get<0>(row.param).name, std::get<1>(row.param).name); });
+    kNameOfRefusal);
 
 }  // namespace
 }  // namespace nomad_bridge::test
