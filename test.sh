@@ -223,9 +223,11 @@ run_default() {
   run_tests "release" release here "-LE 'thorough|clients|packages|units'"
   collect asan
   built=$?
-  aside background aside_default
+  aside features kernel_features
+  aside lint lint changed
   [ $built -ne 0 ] || under_sanitizers "-L plugin-quick"
-  collect background
+  collect features
+  collect lint
 }
 
 run_all() {
@@ -250,11 +252,6 @@ run_all() {
 }
 
 # What computes, and waits for nothing.
-aside_default() {
-  kernel_features
-  lint changed
-}
-
 aside_all() {
   kernel_features
   fuzz
