@@ -41,7 +41,7 @@ constexpr std::array kDefaults = {Setting{"ipv4", "forwarding", "0"},
                                   Setting{"ipv6", "accept_ra", "1"},
                                   Setting{"ipv6", "disable_ipv6", "0"}};
 
-// /proc/sys/net is that of the process that looks.
+// /proc/sys/net shows the network namespace of the process that opens it.
 void Reset(const Setting& setting, const char* link) {
   const std::string path = Cat("/proc/sys/net/", setting.family, "/conf/", link, '/', setting.name);
   std::string value;
