@@ -6,8 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include <sys/utsname.h>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
@@ -146,9 +144,6 @@ Examination::Examination(state::Host& of, const Inventory& taken, Cost most)
     }
   }
   gateways.erase("");
-  utsname name{};
-  ::uname(&name);
-  release = name.release;
 }
 
 // Where only what is cheap is asked for, a host's side that has not changed is not looked at again.

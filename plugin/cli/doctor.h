@@ -75,7 +75,6 @@ class Examination {
   const Inventory& inventory;
   std::vector<const Attachment*> running;                // with a record, and live
   std::map<std::string, const state::Record*> gateways;  // a record behind each
-  std::string release;                                   // uname -r
   std::vector<CheckResult> results;
 
   void Run(const Check& check);
@@ -128,10 +127,6 @@ void CheckBlockedPorts(Examination& node);
 // `bridge.mac` and `containers`, of the networks' checks.
 void CheckMacs(Examination& node);
 void CheckContainers(Examination& node);
-
-// `conflist.valid` and `conflist.bridge`, of the node's.
-void CheckConflists(Examination& node);
-void CheckConflistBridges(Examination& node);
 
 template <Mismatch::Area... kAreas>
 void CheckByReconcile(Examination& node) {

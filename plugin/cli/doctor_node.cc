@@ -1,10 +1,8 @@
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <set>
 
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,7 +12,6 @@
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/node_config.h"
-#include "plugin/foreign/tools.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
@@ -163,9 +160,6 @@ void CheckPluginVersion(Examination& node) {
   }
 }
 
-// Where packages of distributions put plugins, and their runtimes look.
-constexpr std::array kPackageDirectories = {"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"};
-
 // Nomad takes a plugin's version from one of its directories, and may run the file of another.
 void CheckShadowedPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
@@ -182,21 +176,6 @@ void CheckShadowedPlugins(Examination& node) {
       }
     }
   }
-  // Others than ours are a matter of those runtimes: they work on nothing that we do.
-  const std::vector<std::string> files = FilesOf(node, kOwnName);
-  for (const char* const directory : kPackageDirectories) {
-    const std::string other = RealPath(Cat(directory, '/', kOwnName));
-    if (!files.empty() && !other.empty() && !Contains(files, other) &&
-        !HaveSameContent(files.front(), other)) {
-      node.Warn(
-          Format("'{}' and '{}' differ: runtimes that look in {} work on the same networks "
-                 "with another release",
-                 files.front(),
-                 other,
-                 directory),
-          Format("cp --remove-destination {} {}", ShellWord(files.front()), ShellWord(other)));
-    }
-  }
 }
 
 void CheckMissingPlugins(Examination& node) {
@@ -210,97 +189,33 @@ void CheckMissingPlugins(Examination& node) {
   }
 }
 
-// What a runtime finds and cannot start.
-void CheckExecutable(Examination& node) {
-  for (const std::string& name : PluginNames(node)) {
-    const std::vector<std::string> files = FilesOf(node, name);
-    if (!files.empty() && ::access(files.front().c_str(), X_OK) != 0) {
-      node.Fail(Format("'{}' is not executable", files.front()),
-                Cat("chmod +x ", ShellWord(files.front())));
-    }
-  }
-}
-
-// What stands in the place of a file of ours, or of a directory.
-void CheckType(Examination& node, const std::string& path, bool is_directory) {
-  std::error_code error;
-  const std::filesystem::file_status status = is_directory
-                                                  ? std::filesystem::status(path, error)
-                                                  : std::filesystem::symlink_status(path, error);
-  if (std::filesystem::exists(status) &&
-      (is_directory ? !std::filesystem::is_directory(status)
-                    : !std::filesystem::is_regular_file(status))) {
-    node.Fail(Format("'{}' is no {}, and in the way of one of ours",
-                     path,
-                     is_directory ? "directory" : "file"),
-              MoveAway(path));
-  }
-}
-
-std::set<std::string> NetworksOf(Examination& node) {
-  std::set<std::string> networks;
-  for (const Attachment& attachment : node.inventory.attachments) {
-    networks.insert(attachment.id.network);
-  }
-  for (const ConfigFile& file : node.Configs()) {
-    for (const cni::PluginConfig& plugin : file.plugins) {
-      networks.insert(plugin.request.id.network);
-    }
-  }
-  return networks;
-}
-
-std::set<std::string> DataDirsOf(const Examination& node) {
-  std::set<std::string> data_dirs = {cni::TypeOf(kOwnName).defaults.data_dir};
-  for (const Attachment& attachment : node.inventory.attachments) {
-    if (attachment.record && !attachment.record->ipam.data_dir.empty()) {
-      data_dirs.insert(attachment.record->ipam.data_dir);
-    }
-  }
-  return data_dirs;
-}
-
-// Beside the records and .policy, which checks of their own read.
-void CheckTypes(Examination& node) {
-  CheckType(node, state::kStateDirectory, true);
-  for (const std::string& name : Entries(state::kStateDirectory)) {
-    if (name.starts_with('.') && name != ".policy") {
-      CheckType(node, Cat(state::kStateDirectory, '/', name), name == ".dead");
-    }
-  }
-  const std::set<std::string> data_dirs = DataDirsOf(node);
-  for (const std::string& network : NetworksOf(node)) {
-    CheckType(node, Cat(state::kStateDirectory, '/', network), true);
-    for (const std::string& data_dir : data_dirs) {
-      const std::string directory = Cat(data_dir, '/', network);
-      CheckType(node, directory, true);
-      for (const char* const name : {"lock", "last_reserved_ip.0"}) {
-        CheckType(node, Cat(directory, '/', name), false);
-      }
-    }
-  }
-}
-
 // Where an ADD writes its record before anything else.
 void CheckRun(Examination& node) {
-  CheckTypes(node);
   struct statvfs room {};
   if (::statvfs(state::kStateDirectory, &room) != 0 && ::statvfs("/run", &room) != 0) {
     return;
   }
-  if ((room.f_flag & ST_RDONLY) != 0) {
-    node.Fail("/run is read-only: no ADD can write its record", "mount -o remount,rw /run");
-  } else if (room.f_bavail == 0 || (room.f_files != 0 && room.f_favail == 0)) {
+  if (room.f_bavail == 0 || (room.f_files != 0 && room.f_favail == 0)) {
     node.Fail(
         "/run is full: no ADD can write its record; what fills it: du -xh /run | sort -h | tail",
         "mount -o remount,size=20%,nr_inodes=0 /run");
   }
 }
 
-void CheckIptables(Examination& node) {
-  if (!foreign::FindTool("iptables")) {
-    node.Warn("there is no iptables, which Nomad runs for its own bridge mode",
-              "apt install -y iptables");
+void CheckConflists(Examination& node) {
+  for (const ConfigFile& file : node.Configs()) {
+    const Fix fix = Fix::Advice(
+        Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));
+    if (!file.error.empty()) {
+      node.Fail(file.error, fix);
+    }
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      try {
+        static_cast<void>(FindConfig(plugin));
+      } catch (const std::exception& error) {
+        node.Fail(Format("{}: {}", file.path, error.what()), fix);
+      }
+    }
   }
 }
 
@@ -354,12 +269,9 @@ constexpr std::array kNodeTable = {
     Check{"plugins.version", Cost::kDear, CheckPluginVersion},
     Check{"plugins.shadowed", Cost::kDear, CheckShadowedPlugins},
     Check{"plugins.missing", Cost::kCheap, CheckMissingPlugins},
-    Check{"plugins.executable", Cost::kCheap, CheckExecutable},
     Check{"config", Cost::kCheap, CheckNodeConfig},
     Check{"run", Cost::kCheap, CheckRun},
     Check{"conflist.valid", Cost::kCheap, CheckConflists},
-    Check{"conflist.bridge", Cost::kCheap, CheckConflistBridges},
-    Check{"iptables.missing", Cost::kCheap, CheckIptables},
     Check{"dns.stub", Cost::kCheap, CheckDnsStub},
 };
 

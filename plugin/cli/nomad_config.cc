@@ -13,7 +13,6 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr const char* kDirectory = "/etc/nomad.d";
-constexpr const char* kUsualConfigDirectory = "/opt/cni/config";
 
 // A name, a text without its quotes, or a single character of any other kind.
 struct Token {
@@ -125,15 +124,6 @@ std::vector<std::string> PluginDirectories() {
     directories = {"/opt/cni/bin"};
   }
   return directories;
-}
-
-std::string ConfigDirectory() {
-  const std::string directory = NomadSetting("cni_config_dir");
-  return directory.empty() ? kUsualConfigDirectory : directory;
-}
-
-bool IsNomadConfigKnown() {
-  return !NomadFiles().empty();
 }
 
 std::vector<std::string> FindNodeConfigFiles() {

@@ -22,13 +22,6 @@ namespace nomad_bridge::cli {
 // CNI_PATH, or Nomad's cni_path, or else /opt/cni/bin: at least one.
 [[nodiscard]] std::vector<std::string> PluginDirectories();
 
-// Nomad's cni_config_dir, or else /opt/cni/config.
-[[nodiscard]] std::string ConfigDirectory();
-
-// Whether Nomad's config is where its packages put it: only then the directories above are its own
-// for certain.
-[[nodiscard]] bool IsNomadConfigKnown();
-
 // The network configs in Nomad's cni_config_dir, or where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
 
