@@ -101,8 +101,8 @@ const std::vector<Listener>& ListenerLists::Of(Protocol protocol) {
   return listeners;
 }
 
-std::optional<Process> FindHolder(const Listener& listener) {
-  const std::string target = Format("socket:[{}]", listener.inode);
+std::optional<Process> FindHolder(std::uint32_t inode) {
+  const std::string target = Format("socket:[{}]", inode);
   for (const std::string& pid : Entries("/proc")) {
     try {
       if (pid.find_first_not_of("0123456789") == pid.npos && HasOpen(pid, target)) {
@@ -115,8 +115,8 @@ std::optional<Process> FindHolder(const Listener& listener) {
   return std::nullopt;
 }
 
-std::string HolderOf(const Listener& listener) {
-  const std::optional<Process> holder = FindHolder(listener);
+std::string HolderOf(std::uint32_t inode) {
+  const std::optional<Process> holder = FindHolder(inode);
   return holder ? Format("process {} '{}'", holder->id, Printable(holder->name))
                 : "a process that cannot be seen from here";
 }

@@ -60,10 +60,10 @@ struct Process {
   bool stopped = false;  // by a signal, or by a debugger
 };
 
-// One that has the socket open; nullopt if none can be seen from here.
-[[nodiscard]] std::optional<Process> FindHolder(const Listener& listener);
+// A process that has the socket with that inode open; nullopt if none can be seen from here.
+[[nodiscard]] std::optional<Process> FindHolder(std::uint32_t inode);
 
 // "process 1234 'nginx'"; "a process that cannot be seen from here".
-[[nodiscard]] std::string HolderOf(const Listener& listener);
+[[nodiscard]] std::string HolderOf(std::uint32_t inode);
 
 }  // namespace nomad_bridge::sockets

@@ -291,14 +291,14 @@ std::vector<std::string> FindTrafficControlInside(Interior& inside) {
 Causes FindInService(const state::Record& record, const Listening& listening) {
   Causes causes;
   for (const sockets::Listener& listener : listening.listeners) {
-    const std::optional<sockets::Process> holder = sockets::FindHolder(listener);
+    const std::optional<sockets::Process> holder = sockets::FindHolder(listener.inode);
     const bool is_stopped = holder && holder->stopped;
     const bool is_full =
         listener.protocol == sockets::Protocol::kTcp && listener.waiting > listener.backlog;
     if (!is_stopped && !is_full) {
       continue;
     }
-    const std::string who = sockets::HolderOf(listener);
+    const std::string who = sockets::HolderOf(listener.inode);
     causes.push_back(
         {.text = is_stopped ? Format("{}, which listens on {}, is stopped", who, listening.where)
                             : Format("{} accepts no connection on {}: {} wait, its backlog is {}",

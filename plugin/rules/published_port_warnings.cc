@@ -66,7 +66,7 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
     if (listener != all.end() && named.emplace(port.protocol, port.host_port).second) {
       found.push_back(Format("host port {} is the node's own, too: {} listens on {}",
                              portmap::DescribeHostPort(port),
-                             sockets::HolderOf(*listener),
+                             sockets::HolderOf(listener->inode),
                              listener->address));
     }
   }
