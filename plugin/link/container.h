@@ -57,7 +57,8 @@ enum class ExpectedState { kUp, kAny };
 
 // How the container's interface, `link` if it is there, differs from `expected` (a prevResult,
 // which may also describe what other plugins made), one line each: link, MAC, state, addresses,
-// routes.
+// routes. Addresses and routes are not missing where a sandbox or a virtual machine has them
+// (frame_reader.h).
 [[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
                                                      const cni::Request& request,
                                                      const std::optional<rtnl::Link>& link,

@@ -1,0 +1,42 @@
+#include "plugin/link/frame_reader.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "netlink/sockets/listeners.h"
+#include "netlink/sockets/packet_sockets.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+bool HasAddress(rtnl::Socket& net, const rtnl::Link& link) {
+  return std::ranges::any_of(net.Addresses(link), [](const Cidr& cidr) {
+    return cidr.address.is_ipv4() || !cidr.address.IsLinkLocal();
+  });
+}
+
+// A tun has no MAC: it has packets, no frames.
+std::optional<std::string> FindTap(rtnl::Socket& net) {
+  const std::vector<rtnl::Link> links = net.Links();
+  const auto tap = std::ranges::find_if(
+      links, [](const rtnl::Link& each) { return each.kind == "tun" && each.mac != Mac(); });
+  return tap == links.end() ? std::nullopt : std::optional(Format("tap '{}'", tap->name));
+}
+
+}  // namespace
+
+std::optional<std::string> FindFrameReader(const netlink::Netns& netns,
+                                           rtnl::Socket& net,
+                                           const rtnl::Link& link) {
+  // tcpdump has a packet socket, too: beside an address the socket only listens in.
+  const std::optional<std::uint32_t> socket =
+      HasAddress(net, link) ? std::nullopt : sockets::FindPacketSocket(netns, link.index);
+  if (socket) {
+    return Format("a packet socket of {}", sockets::HolderOf(*socket));
+  }
+  return Contains(net.FilteredDirections(link), "ingress") ? FindTap(net) : std::nullopt;
+}
+
+}  // namespace nomad_bridge::link
