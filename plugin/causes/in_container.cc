@@ -9,6 +9,7 @@
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/link/container.h"
+#include "plugin/link/frame_reader.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -183,7 +184,23 @@ std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules) {
                       ? FindListenerOn(port.container_port, inside, port)
                       : listening);
   }
+  if (!std::ranges::all_of(all, &Listening::is_answered) && FindFrameReaderNote(inside)) {
+    for (Listening& listening : all) {
+      listening.is_answered = true;  // as far as can be seen from here
+    }
+  }
   return all;
+}
+
+std::optional<std::string> FindFrameReaderNote(Interior& inside) {
+  const std::optional<std::string> reader =
+      inside.link ? link::FindFrameReader(inside.netns, inside.net, *inside.link) : std::nullopt;
+  if (!reader) {
+    return std::nullopt;
+  }
+  return Format("the frames of '{}' go to {}: its listeners cannot be seen from here",
+                inside.link->name,
+                *reader);
 }
 
 std::optional<netlink::Netns> FindNetns(const state::Record& record) {
@@ -241,11 +258,15 @@ Causes FindInContainer(Interior& inside, const std::optional<Ip>& client) {
         {.text = *mismatch,
          .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
   }
-  LookAtAddresses(container, *link, record, causes);
-  LookAtDefaultRoutes(container, *link, record, client, causes);
-  LookAtGateway(container, *link, record, causes);
+  Causes of_stack;  // what a sandbox or a virtual machine does without
+  LookAtAddresses(container, *link, record, of_stack);
+  LookAtDefaultRoutes(container, *link, record, client, of_stack);
+  LookAtGateway(container, *link, record, of_stack);
   if (PublishedFamilies(record).contains(Family::kIpv4)) {
-    Append(causes, FindArpIgnored(*link, 0, InsideFix(record, "")));
+    Append(of_stack, FindArpIgnored(*link, 0, InsideFix(record, "")));
+  }
+  if (!of_stack.empty() && !link::FindFrameReader(netns, container, *link)) {
+    Append(causes, std::move(of_stack));
   }
   return causes;
 }
@@ -284,6 +305,9 @@ Causes FindHopLimit(const Interior& inside) {
 }
 
 std::vector<std::string> FindTrafficControlInside(Interior& inside) {
+  if (const std::optional<std::string> note = FindFrameReaderNote(inside)) {
+    return {*note};
+  }
   return inside.link ? TrafficControlOf(inside.net, *inside.link, InsideFix(inside.record, ""))
                      : std::vector<std::string>();
 }

@@ -35,7 +35,8 @@ struct Interior {
   [[nodiscard]] std::optional<rtnl::Link> FindLink();
 };
 
-// `rules` are those of the container.
+// `rules` are those of the container. All ports count as answered where a sandbox or a virtual
+// machine takes the frames of the interface.
 [[nodiscard]] std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules);
 
 // Where its default route leads if its config names none: to the node, or to a LAN's router.
@@ -62,7 +63,9 @@ struct Interior {
 // interface, whose network lets no other address out.
 [[nodiscard]] Causes FindInAnswers(state::Host& host, Interior& inside, const Journey& journey);
 
-// FindTrafficControl(), inside.
+// That a sandbox or a virtual machine takes the frames of the interface (link/frame_reader.h).
+[[nodiscard]] std::optional<std::string> FindFrameReaderNote(Interior& inside);
+// That note, or FindTrafficControl(), inside.
 [[nodiscard]] std::vector<std::string> FindTrafficControlInside(Interior& inside);
 
 // The hooks that packets pass inside.
