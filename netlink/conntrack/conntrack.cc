@@ -188,19 +188,19 @@ bool IsEstablishedIn(const netlink::Attributes& entry) {
   return state >= TCP_CONNTRACK_ESTABLISHED && state != TCP_CONNTRACK_SYN_SENT2;
 }
 
-// What `from` answers to `port` of `to`.
-void PutAnswer(netlink::Message& message, const Endpoint& from, const Ip& to, std::uint16_t port) {
-  const netlink::Nest tuple(message, CTA_TUPLE_REPLY);
+// `which`: CTA_TUPLE_ORIG or CTA_TUPLE_REPLY
+void PutTuple(netlink::Message& message, int which, const Beginning& packet) {
+  const netlink::Nest tuple(message, which);
   {
-    const bool is_ipv4 = to.is_ipv4();
+    const bool is_ipv4 = packet.source.is_ipv4();
     const netlink::Nest addresses(message, CTA_TUPLE_IP);
-    message.PutBytes(is_ipv4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, from.address.bytes());
-    message.PutBytes(is_ipv4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, to.bytes());
+    message.PutBytes(is_ipv4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, packet.source.bytes());
+    message.PutBytes(is_ipv4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, packet.destination.bytes());
   }
   const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
-  message.PutU8(CTA_PROTO_NUM, from.protocol);
-  message.PutU16(CTA_PROTO_SRC_PORT, htobe16(from.port));
-  message.PutU16(CTA_PROTO_DST_PORT, htobe16(port));
+  message.PutU8(CTA_PROTO_NUM, packet.protocol);
+  message.PutU16(CTA_PROTO_SRC_PORT, htobe16(packet.source_port));
+  message.PutU16(CTA_PROTO_DST_PORT, htobe16(packet.destination_port));
 }
 
 // Every entry of the family.
@@ -242,7 +242,13 @@ std::optional<bool> Conntrack::IsEstablished(const Ip& client,
                                              const Endpoint& answerer) {
   std::optional<bool> is_established;
   netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, 0, client.family());
-  PutAnswer(request, answerer, client, port);
+  PutTuple(request,
+           CTA_TUPLE_REPLY,
+           {.protocol = answerer.protocol,
+            .source = answerer.address,
+            .source_port = answerer.port,
+            .destination = client,
+            .destination_port = port});
   netlink::ForEachMessage<nfgenmsg>(
       socket_.TransactOrThrow(request, "cannot look up an entry of conntrack", {ENOENT, EINVAL}),
       [&](const auto&, const netlink::Attributes& entry) {
@@ -260,6 +266,13 @@ std::optional<bool> Conntrack::IsEstablished(const Ip& client,
     }
   });
   return is_established;
+}
+
+void Conntrack::ForgetBegun(const Beginning& beginning) {
+  netlink::Message request =
+      ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, beginning.source.family());
+  PutTuple(request, CTA_TUPLE_ORIG, beginning);
+  socket_.TransactOrThrow(request, "cannot delete an entry of conntrack", {ENOENT, EINVAL, EBUSY});
 }
 
 std::size_t Conntrack::Cut(const std::function<bool(const Connection&)>& is_cut) {

@@ -71,6 +71,15 @@ struct Connection {
   auto operator<=>(const Connection&) const = default;
 };
 
+// The first packet of a connection, as it came.
+struct Beginning {
+  std::uint8_t protocol = 0;  // IPPROTO_TCP or IPPROTO_UDP
+  Ip source;
+  std::uint16_t source_port = 0;
+  Ip destination;
+  std::uint16_t destination_port = 0;
+};
+
 class Conntrack {
  public:
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
@@ -90,6 +99,9 @@ class Conntrack {
   // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after
   // that begins anew. Lists all entries.
   std::size_t Cut(const std::function<bool(const Connection&)>& is_cut);
+
+  // Removes the entry of the connection that began so, outside of any zone.
+  void ForgetBegun(const Beginning& beginning);
 
   // Removes every entry that any of `flows` matches.
   void Forget(const std::vector<UdpFlows>& flows);

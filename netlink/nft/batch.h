@@ -45,7 +45,7 @@ class Batch {
   void AddCounter(const TableId& table, const Counter& counter);
   // By then no rule may refer to it.
   void DeleteCounter(const TableId& table, const std::string& counter);
-  // Without its rules.
+  // Without its rules; of an ingress or egress hook with one device.
   void AddChain(const TableId& table, const Chain& chain);
   // Takes every rule out of the chain.
   void FlushChain(const TableId& table, const std::string& chain);

@@ -33,7 +33,15 @@ enum class TableFamily : std::uint8_t {
 
 // What becomes of a packet. NF_*, NFT_*
 struct Verdict {
-  enum class Code : std::int32_t { kDrop = 0, kAccept = 1, kJump = -3, kGoto = -4, kReturn = -5 };
+  enum class Code : std::int32_t {
+    kDrop = 0,
+    kAccept = 1,
+    kStolen = 2,  // the kernel keeps it
+    kQueue = 3,   // a program decides
+    kJump = -3,
+    kGoto = -4,
+    kReturn = -5
+  };
 
   Code code = Code::kAccept;
   std::string chain;  // of kJump and kGoto

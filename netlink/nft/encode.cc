@@ -141,6 +141,9 @@ netlink::NftnlChain Encode(const TableId& table, const Chain& chain) {
     nftnl_chain_set_u32(raw, NFTNL_CHAIN_HOOKNUM, static_cast<std::uint32_t>(chain.hook->point));
     nftnl_chain_set_s32(raw, NFTNL_CHAIN_PRIO, chain.hook->priority);
     nftnl_chain_set_u32(raw, NFTNL_CHAIN_POLICY, chain.hook->drops ? NF_DROP : NF_ACCEPT);
+    if (!chain.hook->devices.empty()) {
+      nftnl_chain_set_str(raw, NFTNL_CHAIN_DEV, chain.hook->devices.front().c_str());
+    }
   }
   return encoded;
 }

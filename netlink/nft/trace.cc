@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,41 +59,29 @@ Batch TableBatch(const std::vector<Rule>& choices, std::uint32_t flags) {
   return batch;
 }
 
-UniqueFd OpenEvents(const netlink::Netns& ns) {
-  UniqueFd events;
-  netlink::InNetns(ns, [&] {
-    events = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
-  });
-  const int group = NFNLGRP_NFTRACE;
-  // Without a number of its own it would be taken for the kernel, which sends nothing to itself.
-  const union {
-    sockaddr any;
-    sockaddr_nl netlink;
-  } own = {.netlink = {.nl_family = AF_NETLINK}};
-  if (events.get() < 0 || ::bind(events.get(), &own.any, sizeof own.netlink) != 0 ||
-      ::setsockopt(events.get(), SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group) != 0) {
-    throw ErrnoError(Code::kKernel, "cannot listen to the trace of nf_tables");
-  }
-  return events;
-}
-
 std::string TextOf(const nftnl_trace& trace, std::uint16_t attribute) {
   const char* const text =
       nftnl_trace_is_set(&trace, attribute) ? nftnl_trace_get_str(&trace, attribute) : nullptr;
   return text == nullptr ? "" : text;
 }
 
+// With the first message of a base chain alone; empty else.
+Bytes HeaderOf(const nftnl_trace& trace, std::uint16_t attribute) {
+  std::uint32_t size = 0;
+  const void* const data = nftnl_trace_is_set(&trace, attribute)
+                               ? nftnl_trace_get_data(&trace, attribute, &size)
+                               : nullptr;
+  const auto* const bytes = static_cast<const std::uint8_t*>(data);
+  return data == nullptr ? Bytes() : Bytes(bytes, bytes + size);
+}
+
 using Ports = std::pair<std::uint16_t, std::uint16_t>;
 
-// With the first message of a base chain alone, which may be no step; 0 else.
-Ports PortsOf(const nftnl_trace& trace) {
-  std::uint32_t size = 0;
-  const void* const header = nftnl_trace_is_set(&trace, NFTNL_TRACE_TRANSPORT_HEADER)
-                                 ? nftnl_trace_get_data(&trace, NFTNL_TRACE_TRANSPORT_HEADER, &size)
-                                 : nullptr;
+// Of TCP, UDP or SCTP; 0 without a header.
+Ports PortsOf(const Bytes& transport) {
   std::array<std::uint16_t, 2> ports{};
-  if (header != nullptr && size >= sizeof ports) {
-    std::memcpy(ports.data(), header, sizeof ports);
+  if (transport.size() >= sizeof ports) {
+    std::memcpy(ports.data(), transport.data(), sizeof ports);
   }
   return {ntohs(ports[0]), ntohs(ports[1])};
 }
@@ -113,8 +102,18 @@ NftnlTrace ParseTrace(const nlmsghdr& message) {
   return is_trace ? std::move(trace) : nullptr;
 }
 
-// nullopt for what is no step: the end of a chain, and what starts a packet's trace.
-std::optional<TraceStep> ReadStep(const nftnl_trace& trace, const Ports& ports) {
+// The headers and the mark that `trace` brings.
+TraceStep ReadHeaders(const nftnl_trace& trace) {
+  return {.packet = nftnl_trace_get_u32(&trace, NFTNL_TRACE_ID),
+          .network = HeaderOf(trace, NFTNL_TRACE_NETWORK_HEADER),
+          .transport = HeaderOf(trace, NFTNL_TRACE_TRANSPORT_HEADER),
+          .mark = nftnl_trace_is_set(&trace, NFTNL_TRACE_MARK)
+                      ? nftnl_trace_get_u32(&trace, NFTNL_TRACE_MARK)
+                      : 0};
+}
+
+// nullopt for what is no step: the end of a chain.
+std::optional<TraceStep> ReadStep(const nftnl_trace& trace) {
   const std::uint32_t type = nftnl_trace_get_u32(&trace, NFTNL_TRACE_TYPE);
   const bool is_policy = type == NFT_TRACETYPE_POLICY;
   const std::uint16_t attribute = is_policy ? NFTNL_TRACE_POLICY : NFTNL_TRACE_VERDICT;
@@ -123,25 +122,17 @@ std::optional<TraceStep> ReadStep(const nftnl_trace& trace, const Ports& ports) 
   if (!(is_policy || is_rule) || !nftnl_trace_is_set(&trace, attribute)) {
     return std::nullopt;
   }
+  // A verdict that ends a chain has a number, such as that of a queue, in its upper bits.
+  constexpr std::int32_t kVerdictMask = 0xff;
   const auto code = static_cast<std::int32_t>(nftnl_trace_get_u32(&trace, attribute));
-  const TableId table = {
-      .family = static_cast<TableFamily>(nftnl_trace_get_u32(&trace, NFTNL_TRACE_FAMILY)),
-      .name = TextOf(trace, NFTNL_TRACE_TABLE)};
-  const std::string chain = TextOf(trace, NFTNL_TRACE_CHAIN);
-  const std::optional<TraceStep::At> at =
-      table == TraceTable() ? MarkOf(chain, is_policy) : TraceStep::At::kRule;
-  if (!at) {
-    return std::nullopt;
-  }
-  return TraceStep{.at = *at,
-                   .packet = nftnl_trace_get_u32(&trace, NFTNL_TRACE_ID),
-                   .source_port = ports.first,
-                   .destination_port = ports.second,
-                   .table = table,
-                   .chain = chain,
-                   .handle = is_policy ? 0 : nftnl_trace_get_u64(&trace, NFTNL_TRACE_RULE_HANDLE),
-                   .verdict = {.code = static_cast<Verdict::Code>(code),
-                               .chain = TextOf(trace, NFTNL_TRACE_JUMP_TARGET)}};
+  TraceStep step = ReadHeaders(trace);
+  step.table = {.family = static_cast<TableFamily>(nftnl_trace_get_u32(&trace, NFTNL_TRACE_FAMILY)),
+                .name = TextOf(trace, NFTNL_TRACE_TABLE)};
+  step.chain = TextOf(trace, NFTNL_TRACE_CHAIN);
+  step.handle = is_policy ? 0 : nftnl_trace_get_u64(&trace, NFTNL_TRACE_RULE_HANDLE);
+  step.verdict = {.code = static_cast<Verdict::Code>(code < 0 ? code : code & kVerdictMask),
+                  .chain = TextOf(trace, NFTNL_TRACE_JUMP_TARGET)};
+  return step;
 }
 
 // False if none have come until then.
@@ -152,19 +143,67 @@ bool AwaitEvents(int events, Deadline deadline) {
   return left.count() > 0 && ::poll(&waiting, 1, static_cast<int>(left.count())) != 0;
 }
 
-// Returns how many bytes; fewer than 0 if there is nothing yet, or the kernel has lost some.
-ssize_t ReadEvents(int events, std::vector<char>& buffer) {
-  const ssize_t got = ::recv(events, buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-    throw ErrnoError(Code::kKernel, "cannot read the trace of nf_tables");
-  }
-  return got;
-}
-
 }  // namespace
 
+TraceEvents TraceEvents::In(const netlink::Netns& ns) {
+  UniqueFd events;
+  netlink::InNetns(ns, [&] {
+    events = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+  });
+  const int group = NFNLGRP_NFTRACE;
+  const int bytes = 4 << 20;
+  // Without a number of its own it would be taken for the kernel, which sends nothing to itself.
+  const union {
+    sockaddr any;
+    sockaddr_nl netlink;
+  } own = {.netlink = {.nl_family = AF_NETLINK}};
+  if (!events || ::bind(events.get(), &own.any, sizeof own.netlink) != 0 ||
+      ::setsockopt(events.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0 ||
+      ::setsockopt(events.get(), SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot listen to the trace of nf_tables");
+  }
+  return TraceEvents(std::move(events));
+}
+
+bool TraceEvents::Take(const std::function<void(TraceStep)>& take) {
+  std::vector<char> buffer(kMaxMessage);
+  bool is_complete = true;
+  for (;;) {
+    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN) {
+      return is_complete;
+    }
+    if (got < 0 && errno != EINTR && errno != ENOBUFS) {
+      throw ErrnoError(Code::kKernel, "cannot read the trace of nf_tables");
+    }
+    is_complete = is_complete && !(got < 0 && errno == ENOBUFS);
+    netlink::ForEachIn(
+        buffer.data(), got, [&](const nlmsghdr& message) { TakeOne(message, take); });
+  }
+}
+
+// Before its policy a base chain without rules has an end, which has the headers.
+void TraceEvents::TakeOne(const nlmsghdr& message, const std::function<void(TraceStep)>& take) {
+  const NftnlTrace trace = ParseTrace(message);
+  if (trace == nullptr) {
+    return;
+  }
+  std::optional<TraceStep> step = ReadStep(*trace);
+  if (!step) {
+    headers_ = ReadHeaders(*trace);
+    return;
+  }
+  if (step->network.empty() && step->packet == headers_.packet) {
+    step->network = std::move(headers_.network);
+    step->transport = std::move(headers_.transport);
+    step->mark = headers_.mark;
+  }
+  headers_ = {};
+  take(*std::move(step));
+}
+
 Trace Trace::Start(const netlink::Netns& ns, const std::vector<Rule>& choices) {
-  UniqueFd events = OpenEvents(ns);
+  TraceEvents events = TraceEvents::In(ns);
   Socket socket = Socket::In(ns);
   std::uint32_t flags = NFT_TABLE_F_OWNER;
   RetryOnGenerations(socket, "trace packets", std::nullopt, [&](std::uint32_t generation) {
@@ -183,7 +222,7 @@ Trace Trace::Start(const netlink::Netns& ns, const std::vector<Rule>& choices) {
 }
 
 Trace::~Trace() {
-  if (events_.get() < 0) {
+  if (events_.fd() < 0) {
     return;  // moved from
   }
   try {
@@ -198,26 +237,22 @@ Trace::~Trace() {
 }
 
 void Trace::Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last) {
-  std::vector<char> buffer(kMaxMessage);
   std::map<std::uint32_t, Ports> ports;  // of each packet, as it came
   bool has_begun = false;
   bool is_over = false;
-  while (!is_over && AwaitEvents(events_.get(), deadline)) {
-    const ssize_t got = ReadEvents(events_.get(), buffer);
-    netlink::ForEachIn(buffer.data(), got, [&](const nlmsghdr& message) {
-      const NftnlTrace trace = ParseTrace(message);
-      if (trace == nullptr) {
+  while (!is_over && AwaitEvents(events_.fd(), deadline)) {
+    events_.Take([&](TraceStep step) {
+      const auto came = ports.try_emplace(step.packet, PortsOf(step.transport)).first;
+      std::tie(step.source_port, step.destination_port) = came->second;
+      const std::optional<TraceStep::At> at =
+          step.table == TraceTable() ? MarkOf(step.chain, step.handle == 0) : TraceStep::At::kRule;
+      if (!at || is_over) {
         return;
       }
-      const std::uint32_t packet = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_ID);
-      const Ports& came = ports.try_emplace(packet, PortsOf(*trace)).first->second;
-      const std::optional<TraceStep> step = ReadStep(*trace, came);
-      if (!step) {
-        return;
-      }
+      step.at = *at;
       deadline = has_begun ? deadline : std::min(deadline, FromNow(kMore));
       has_begun = true;
-      is_over = is_over || is_last(*step);
+      is_over = is_last(step);
     });
   }
 }

@@ -20,6 +20,8 @@
 #include "base/file_lock.h"
 #include "netlink/nft/socket.h"
 
+struct nlmsghdr;
+
 namespace nomad_bridge::nft {
 
 struct TraceStep {
@@ -37,6 +39,29 @@ struct TraceStep {
   std::string chain;
   std::uint64_t handle = 0;  // of the rule; 0: the chain's policy
   Verdict verdict;
+  // With the first step of a base chain: its headers as they were there, and its mark. Else empty.
+  Bytes network;    // IPv4's, IPv6's, or what ARP says
+  Bytes transport;  // 20 bytes at most
+  std::uint32_t mark = 0;
+};
+
+// The traces of one namespace, by whatever rule they were asked for.
+class TraceEvents {
+ public:
+  [[nodiscard]] static TraceEvents In(const netlink::Netns& ns);
+
+  // Readable when there are some.
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  // Those that have come go to `take`. False if the kernel has lost some.
+  bool Take(const std::function<void(TraceStep)>& take);
+
+ private:
+  explicit TraceEvents(UniqueFd socket) : socket_(std::move(socket)) {}
+  void TakeOne(const nlmsghdr& message, const std::function<void(TraceStep)>& take);
+
+  UniqueFd socket_;
+  // What a message that is no step has brought for the step that follows it.
+  TraceStep headers_;
 };
 
 class Trace {
@@ -56,10 +81,11 @@ class Trace {
   void Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last);
 
  private:
-  Trace(Socket socket, UniqueFd events) : socket_(std::move(socket)), events_(std::move(events)) {}
+  Trace(Socket socket, TraceEvents events)
+      : socket_(std::move(socket)), events_(std::move(events)) {}
 
   Socket socket_;
-  UniqueFd events_;
+  TraceEvents events_;
 };
 
 }  // namespace nomad_bridge::nft

@@ -390,4 +390,15 @@ std::optional<std::chrono::milliseconds> Socket::UnansweredFor(const Link& link,
                                                             : std::optional(entry.age);
 }
 
+void Socket::ForgetUnanswered(const Link& link, const Ip& address) {
+  if (ReadNeighbour(link, address).state != NUD_INCOMPLETE) {
+    return;
+  }
+  netlink::Message request(
+      RTM_DELNEIGH, NLM_F_ACK, ndmsg{.ndm_family = FamilyOf(address), .ndm_ifindex = link.index});
+  request.PutBytes(NDA_DST, address.bytes());
+  socket_.TransactOrThrow(
+      request, Format("cannot forget the neighbour {} on '{}'", address, link.name), {ENOENT});
+}
+
 }  // namespace nomad_bridge::rtnl

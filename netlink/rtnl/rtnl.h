@@ -360,6 +360,8 @@ class Socket {
   // For how long it has been asked for in vain there, or has been given up; nullopt: neither.
   [[nodiscard]] std::optional<std::chrono::milliseconds> UnansweredFor(const Link& link,
                                                                        const Ip& address);
+  // The kernel asks for it anew with the next packet, if it is asking for it in vain.
+  void ForgetUnanswered(const Link& link, const Ip& address);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
   // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a

@@ -1,0 +1,119 @@
+// What the kernel does with a probe's packets in one network namespace: nf_tables' trace, and a
+// marker at both ends of each hook.
+//
+// Marker   A base chain of the lowest and one of the highest priority, which see a packet before
+//          and behind all rules of others. What lies between two markers is routes, neighbours,
+//          bridges and queues, which no rule is told of: the last marker seen says where a packet
+//          has stopped.
+// Lookups  Questions for the neighbour that a packet needs, and their answers, are watched, too: by
+//          ARP and by ICMPv6.
+// Owner    The markers' tables belong to this process (NFT_TABLE_F_OWNER) and go with it, however
+//          it ends. Before Linux 5.12 they go with the object alone.
+// Kernel   Before Linux 5.16 there are no egress hooks.
+// Changes  nothing that packets of others notice but the time that they need: some markers more.
+// Errors   kKernel
+// Source   nft(8), monitor trace; netlink/nft/trace.h
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "netlink/nft/trace.h"
+#include "netlink/probe/frame.h"
+
+namespace nomad_bridge::probe {
+
+enum class PacketKind : std::uint8_t {
+  kRequest,
+  kAnswer,
+  kAsk,   // who has an address that a request or an answer is sent to
+  kTold,  // the answer to that
+};
+
+struct Marker {
+  nft::TableFamily family = nft::TableFamily::kInet;
+  nft::Hook::Point point = nft::Hook::Point::kPrerouting;
+  std::string device;  // of an ingress or egress hook
+  bool is_end = false;
+
+  bool operator==(const Marker&) const = default;
+};
+
+// One step of one packet.
+struct Sighting {
+  PacketKind packet = PacketKind::kRequest;
+  std::optional<Marker> marker;   // nullopt: `step` is a rule, or a policy, of some table
+  nft::TraceStep step;            // with the headers that its base chain has seen
+  std::vector<std::string> path;  // the chains from the base chain to that of the rule
+
+  [[nodiscard]] bool IsDrop() const {
+    return !marker && step.verdict.code == nft::Verdict::Code::kDrop;
+  }
+  // TCP's, of an answer
+  [[nodiscard]] bool IsReset() const;
+  [[nodiscard]] std::optional<Ip> Source() const;
+  [[nodiscard]] std::optional<Ip> Destination() const;
+  [[nodiscard]] std::uint16_t SourcePort() const;  // 0: not known
+  [[nodiscard]] std::uint16_t DestinationPort() const;
+};
+
+// Where a packet is taken off its way, so that it does not leave the node, or reach a service: at
+// the end of that hook.
+struct Catch {
+  PacketKind packet = PacketKind::kAnswer;
+  nft::TableFamily family = nft::TableFamily::kNetdev;
+  nft::Hook::Point point = nft::Hook::Point::kEgress;
+  std::string device;
+};
+
+class Observer {
+ public:
+  struct What {
+    Flow flow;
+    // Whose neighbour entries packets may need.
+    std::set<Ip> asked;
+    // Links whose ingress and egress hooks are watched.
+    std::set<std::string> devices;
+    std::vector<Catch> catches;
+  };
+
+  [[nodiscard]] static Observer Start(const netlink::Netns& ns, const What& what);
+  Observer(Observer&&) = default;
+  Observer& operator=(Observer&&) = delete;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  ~Observer();
+
+  [[nodiscard]] int fd() const { return events_.fd(); }
+  // What has come since.
+  void Take(std::vector<Sighting>& sightings);
+  [[nodiscard]] bool HasLostEvents() const { return has_lost_events_; }
+  // False before Linux 5.16: packets are caught at the end of the postrouting hook instead.
+  [[nodiscard]] bool HasEgress() const { return has_egress_; }
+
+ private:
+  Observer(nft::Socket socket, nft::TraceEvents events, const What& what)
+      : socket_(std::move(socket)), events_(std::move(events)), token_(what.flow.token) {}
+
+  // The last base chain of each packet: what it has seen, and the way from there.
+  struct Run {
+    PacketKind packet = PacketKind::kRequest;
+    nft::TraceStep first;
+    std::vector<std::string> path;
+  };
+  void Note(nft::TraceStep step, std::vector<Sighting>& sightings);
+
+  nft::Socket socket_;
+  nft::TraceEvents events_;
+  std::uint32_t token_;
+  std::string table_;  // its name, in each family
+  std::map<std::uint32_t, Run> runs_;
+  bool has_egress_ = true;
+  bool has_lost_events_ = false;
+};
+
+}  // namespace nomad_bridge::probe
