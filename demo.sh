@@ -7,6 +7,7 @@
 # Exits  with 0 only if every step showed what it says.
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL=C.UTF-8
 cd "$(dirname "$0")"
 
 if [ "$(id -u)" -ne 0 ]; then
@@ -144,12 +145,13 @@ try "$page"
 succeeds
 shows "Hello from job billing"
 
-title "Another program drops what is forwarded, and the page is gone. 'inspect' looks for the cause on the whole way:"
+title "Another program drops what is forwarded, and the page is gone. 'inspect' sends a packet and shows where it ends:"
 try "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy drop; }; }'"
 try "$page"
 fails
 try "nomad-bridge inspect 8080"
 fails
+shows "forward ✗"
 shows "table inet mine"
 
 title "'doctor' says the same of the node; what it prints is to be pasted."

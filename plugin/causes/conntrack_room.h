@@ -1,8 +1,7 @@
-// How full the table of connections is: a new one finds no place in a full one, and is dropped. And
-// what takes one out of it too early.
+// How full the table of connections is: a new one finds no place in a full one, and is dropped.
 #pragma once
 
-#include "plugin/causes/journey.h"
+#include "base/fix.h"
 
 namespace nomad_bridge::causes {
 
@@ -15,8 +14,5 @@ struct ConntrackRoom {
 };
 
 [[nodiscard]] ConntrackRoom FindConntrackRoom();
-
-// Of connections by TCP: what is answered to one that is forgotten is not translated.
-[[nodiscard]] Causes FindConntrackTimeouts();
 
 }  // namespace nomad_bridge::causes

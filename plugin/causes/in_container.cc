@@ -6,8 +6,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/causes/blockers.h"
-#include "plugin/causes/lookups.h"
+#include "plugin/causes/on_node.h"
 #include "plugin/link/container.h"
 #include "plugin/link/frame_reader.h"
 #include "plugin/state/kernel_names.h"
@@ -101,31 +100,6 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
   }
 }
 
-// The gateway as the container finds it.
-void LookAtGateway(rtnl::Socket& container,
-                   const rtnl::Link& link,
-                   const state::Record& record,
-                   Causes& causes) {
-  for (const Cidr& gateway : record.link.gateways) {
-    Causes arp_off = FindArpOff(container, link, gateway.address, InsideFix(record, ""));
-    if (!arp_off.empty()) {
-      return Append(causes, std::move(arp_off));
-    }
-    const auto neighbour = container.FindNeighbour(link, gateway.address);
-    if (neighbour && neighbour->permanent &&
-        neighbour->mac != Mac::ForName(record.link.gateway_ifname)) {
-      causes.push_back({.text = Format("a permanent neighbour entry has the gateway {} at {}",
-                                       gateway.address,
-                                       neighbour->mac.Text()),
-                        .fix = InsideFix(record,
-                                         Format("{} neigh del {} dev {}",
-                                                IpTool(gateway.address.family()),
-                                                gateway.address,
-                                                ShellWord(link.name)))});
-    }
-  }
-}
-
 // `own` is what packets come by.
 bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtnl::Link>& own) {
   return listener.link != 0 && own && listener.link != own->index && listener.link != own->master;
@@ -169,20 +143,26 @@ Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::
   return listening;
 }
 
+// On which somebody listens at `address`.
+std::vector<std::uint16_t> PortsAt(Interior& inside,
+                                   sockets::Protocol protocol,
+                                   const Ip& address) {
+  std::set<std::uint16_t> ports;
+  auto lists = sockets::ListenerLists::In(inside.netns);
+  for (const sockets::Listener& each : lists.Of(protocol)) {
+    if (each.Accepts(address)) {
+      ports.insert(each.port);
+    }
+  }
+  return {ports.begin(), ports.end()};
+}
+
 }  // namespace
 
-std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules) {
+std::vector<Listening> FindListeners(Interior& inside) {
   std::vector<Listening> all;
   for (const portmap::DnatEntry& port : inside.record.rules.ports) {
-    const std::optional<nft::Effect> redirect =
-        FindRedirect(inside, rules, {.record = &inside.record, .port = port});
-    Listening listening =
-        FindListenerOn(redirect ? *redirect->port : port.container_port, inside, port);
-    listening.is_redirected = redirect && listening.is_answered;
-    // A redirect that leads to nobody is a cause itself.
-    all.push_back(redirect && !listening.is_answered
-                      ? FindListenerOn(port.container_port, inside, port)
-                      : listening);
+    all.push_back(FindListenerOn(port.container_port, inside, port));
   }
   if (!std::ranges::all_of(all, &Listening::is_answered) && FindFrameReaderNote(inside)) {
     for (Listening& listening : all) {
@@ -190,6 +170,19 @@ std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules) {
     }
   }
   return all;
+}
+
+std::vector<std::uint16_t> FindOtherPorts(Interior& inside, const portmap::DnatEntry& port) {
+  return port.protocol == portmap::Protocol::kSctp
+             ? std::vector<std::uint16_t>()
+             : PortsAt(inside, static_cast<sockets::Protocol>(port.protocol), port.container_ip);
+}
+
+std::vector<std::uint16_t> FindPortsOf(Interior& inside, Family family) {
+  const std::vector<Ip> own = AddressesOnly(inside.record.ipam.addresses);
+  const auto address = std::ranges::find(own, family, &Ip::family);
+  return address == own.end() ? std::vector<std::uint16_t>()
+                              : PortsAt(inside, sockets::Protocol::kTcp, *address);
 }
 
 std::optional<std::string> FindFrameReaderNote(Interior& inside) {
@@ -261,55 +254,52 @@ Causes FindInContainer(Interior& inside, const std::optional<Ip>& client) {
   Causes of_stack;  // what a sandbox or a virtual machine does without
   LookAtAddresses(container, *link, record, of_stack);
   LookAtDefaultRoutes(container, *link, record, client, of_stack);
-  LookAtGateway(container, *link, record, of_stack);
-  if (PublishedFamilies(record).contains(Family::kIpv4)) {
-    Append(of_stack, FindArpIgnored(*link, 0, InsideFix(record, "")));
-  }
   if (!of_stack.empty() && !link::FindFrameReader(netns, container, *link)) {
     Append(causes, std::move(of_stack));
   }
   return causes;
 }
 
-Causes FindArpIgnoredInside(const Interior& inside) {
+Causes FindSmallerEnd(state::Host& host, const Interior& inside) {
   const auto& [netns, record, container, link] = inside;
-  if (!link || !link->ipv4 || !PublishedFamilies(record).contains(Family::kIpv4)) {
+  const std::optional<rtnl::Link> outside = link && link->kind == "veth"
+                                                ? host.net.FindLink(state::HostVethName(record.id))
+                                                : std::nullopt;
+  if (!outside || outside->index != link->peer || outside->mtu == link->mtu) {
     return {};
   }
-  long of_all = 0;
-  netlink::InNetns(
-      netns, [&] { of_all = netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore")); });
-  return FindArpIgnored(*link, of_all, InsideFix(record, ""));
+  const bool is_outside = outside->mtu < link->mtu;
+  const rtnl::Link& smaller = is_outside ? *outside : *link;
+  const rtnl::Link& larger = is_outside ? *link : *outside;
+  const std::string command = Format("ip link set {} mtu {}", ShellWord(smaller.name), larger.mtu);
+  return {{.text = Format("the MTU of '{}' is {}, that of its other end '{}' {}: larger packets "
+                          "are lost",
+                          smaller.name,
+                          smaller.mtu,
+                          larger.name,
+                          larger.mtu),
+           .fix = is_outside ? command : InsideFix(record, command),
+           .ends = false}};
 }
 
-Causes FindHopLimit(const Interior& inside) {
-  const auto& [netns, record, container, link] = inside;
-  Causes causes;
-  for (const Family family : PublishedFamilies(record)) {
-    const bool is_ipv4 = family == Family::kIpv4;
-    if (!link || !OwnGateway(record, family)) {
-      continue;
-    }
-    const std::string setting =
-        is_ipv4 ? "net/ipv4/ip_default_ttl" : netlink::Ipv6Setting(link->name, "hop_limit");
-    std::optional<std::string> hops;
-    netlink::InNetns(netns, [&] { hops = netlink::FindSysctl(setting); });
-    if (hops == "1") {
-      causes.push_back(
-          {.text =
-               Format("{} is 1: its answers to clients beyond the node end on the node", setting),
-           .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(Cat(setting, "=64"))))});
-    }
+Fix FixByOwnTable(const rtnl::Link& own, const state::Record& record, const Ip& address) {
+  const std::optional<Ip> gateway = OwnGateway(record, address.family());
+  if (!gateway) {
+    return Fix::Advice(
+        Format("have what has the address {} leave by '{}' there", address, own.name));
   }
-  return causes;
-}
-
-std::vector<std::string> FindTrafficControlInside(Interior& inside) {
-  if (const std::optional<std::string> note = FindFrameReaderNote(inside)) {
-    return {*note};
-  }
-  return inside.link ? TrafficControlOf(inside.net, *inside.link, InsideFix(inside.record, ""))
-                     : std::vector<std::string>();
+  constexpr int kFirstTable = 100;
+  const int table = kFirstTable + own.index;
+  const std::string tool = IpTool(address.family());
+  return InsideFix(record,
+                   Format("sh -c '{} rule add from {} lookup {} && {} route add default via {} "
+                          "table {}'",
+                          tool,
+                          address,
+                          table,
+                          tool,
+                          *gateway,
+                          table));
 }
 
 Causes FindInService(const state::Record& record, const Listening& listening) {

@@ -5,7 +5,8 @@
 #pragma once
 
 #include "netlink/sockets/listeners.h"
-#include "plugin/causes/stations.h"
+#include "plugin/causes/cause.h"
+#include "plugin/causes/connection.h"
 
 namespace nomad_bridge::causes {
 
@@ -14,10 +15,9 @@ struct Listening {
   portmap::DnatEntry port;
   std::string where;  // "tcp/80"
   std::vector<sockets::Listener> listeners;
-  bool has_any = false;        // also on another address
-  bool is_answered = false;    // on the address that packets come for
-  bool is_redirected = false;  // by rules inside the container, to whom it answers
-  std::string mismatch = {};   // why not
+  bool has_any = false;       // also on another address
+  bool is_answered = false;   // on the address that packets come for
+  std::string mismatch = {};  // why not
 };
 
 // The namespace of `record`; nullopt if it is not to be seen from here.
@@ -35,9 +35,14 @@ struct Interior {
   [[nodiscard]] std::optional<rtnl::Link> FindLink();
 };
 
-// `rules` are those of the container. All ports count as answered where a sandbox or a virtual
-// machine takes the frames of the interface.
-[[nodiscard]] std::vector<Listening> FindListeners(Interior& inside, nft::Ruleset& rules);
+// Of each published port. All count as answered where a sandbox or a virtual machine takes the
+// frames of the interface.
+[[nodiscard]] std::vector<Listening> FindListeners(Interior& inside);
+// On which somebody listens where nobody listens on that one.
+[[nodiscard]] std::vector<std::uint16_t> FindOtherPorts(Interior& inside,
+                                                        const portmap::DnatEntry& port);
+// All of TCP on which an address of `family` is answered that ADD gave it.
+[[nodiscard]] std::vector<std::uint16_t> FindPortsOf(Interior& inside, Family family);
 
 // Where its default route leads if its config names none: to the node, or to a LAN's router.
 [[nodiscard]] std::optional<Ip> FindGateway(const state::Record& record, Family family);
@@ -47,37 +52,23 @@ struct Interior {
                                const Ip& gateway,
                                const std::string& command);
 
+// By a table of its own what has `address` leaves by `own`, whatever the other
+// routes are.
+[[nodiscard]] Fix FixByOwnTable(const rtnl::Link& own,
+                                const state::Record& record,
+                                const Ip& address);
+
 // The interface, its addresses, and the routes of answers.
 [[nodiscard]] Causes FindInContainer(Interior& inside, const std::optional<Ip>& client);
-// Of a network that the node routes: the node takes the last hop of what the container sends. Not
-// for many containers: /proc's settings of each cost as much as those of all before
-// (netlink/core/sysctl.h).
-[[nodiscard]] Causes FindHopLimit(const Interior& inside);
-// Who asks for its address gets no answer, as the setting of all its links says. Not for many
-// containers, either.
-[[nodiscard]] Causes FindArpIgnoredInside(const Interior& inside);
-// What carries packets, but is not as ADD has answered: CHECK fails for it.
-[[nodiscard]] Causes FindWhatCheckRefuses(Interior& inside);
-
-// Where what answers a connection goes: nowhere, to a gateway that is not there, or out of another
-// interface, whose network lets no other address out.
-[[nodiscard]] Causes FindInAnswers(state::Host& host, Interior& inside, const Journey& journey);
-
+// One end of the pair takes no packets as large as those that the other one sends.
+[[nodiscard]] Causes FindSmallerEnd(state::Host& host, const Interior& inside);
 // That a sandbox or a virtual machine takes the frames of the interface (link/frame_reader.h).
 [[nodiscard]] std::optional<std::string> FindFrameReaderNote(Interior& inside);
-// That note, or FindTrafficControl(), inside.
-[[nodiscard]] std::vector<std::string> FindTrafficControlInside(Interior& inside);
 
-// The hooks that packets pass inside.
-[[nodiscard]] std::vector<Station> StationsInContainer(Interior& inside, const Journey& journey);
-// A rule inside, such as a sidecar's, that leads the connection to another of its ports.
-[[nodiscard]] std::optional<nft::Effect> FindRedirect(Interior& inside,
-                                                      nft::Ruleset& rules,
-                                                      const Journey& journey);
-// FindInRules(), inside.
-[[nodiscard]] Causes FindInContainerRules(Interior& inside,
-                                          nft::Ruleset& rules,
-                                          const Journey& journey);
+// What it answers from its address in this network may leave by that of another one, which drops
+// what is not from its own address: of two default routes the kernel takes now this one and now
+// that, so that no single probe tells.
+[[nodiscard]] Causes FindSecondNetwork(state::Host& host, Interior& inside);
 
 // A service that does not accept: its process is stopped, or its backlog is full.
 [[nodiscard]] Causes FindInService(const state::Record& record, const Listening& listening);

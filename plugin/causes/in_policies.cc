@@ -1,17 +1,17 @@
+#include "plugin/causes/in_policies.h"
+
 #include "base/text.h"
-#include "firewall/address_policy.h"
-#include "plugin/causes/journey.h"
 #include "plugin/policy/judge.h"
 
 namespace nomad_bridge::causes {
 namespace {
 
-// An allocation by its address, the node, which nothing comes from by a link, or any other.
-policy::End ClientOf(state::Host& host, const Journey& journey) {
-  policy::End end = {.address = journey.client, .is_node = !journey.uplink};
-  const std::optional<nft::Element> element = firewall::FindAddress(host.nft, *journey.client);
-  if (const auto owner = element ? host.records.FindOwner(element->owner()) : std::nullopt) {
-    end.workload = owner->Workload();
+using Place = Connection::Place;
+
+policy::End EndOf(Place place, const std::optional<state::Record>& record, const Ip& address) {
+  policy::End end = {.address = address, .is_node = place == Place::kNode};
+  if (record) {
+    end.workload = record->Workload();
   }
   return end;
 }
@@ -30,25 +30,24 @@ Fix FixOf(state::Host& host, const std::string& rule) {
 
 }  // namespace
 
-Causes FindInPolicies(state::Host& host, const Journey& journey) {
-  const state::Record& record = *journey.record;
+Causes FindInPolicies(state::Host& host, const Connection& connection) {
   const policy::Program& program = host.policy.Program();
-  if (program.empty() || !journey.is_client_named || !record.Has(cni::Part::kForward)) {
+  if (program.empty()) {
     return {};
   }
   const policy::Answer answer =
       policy::Judge(program,
-                    {.from = ClientOf(host, journey),
-                     .to = {.workload = record.Workload(), .address = journey.port.container_ip},
-                     .protocol = static_cast<policy::Ports::Protocol>(journey.port.protocol),
-                     .port = journey.port.container_port});
+                    {.from = EndOf(connection.from, connection.client_record, connection.source),
+                     .to = EndOf(connection.to, connection.server_record, connection.server),
+                     .protocol = static_cast<policy::Ports::Protocol>(connection.protocol),
+                     .port = connection.server_port});
   if (answer.is_allowed) {
     return {};
   }
   return {{.text = Format("policy refuses what {} sends to {}/{}: rule {}",
-                          *journey.client,
-                          journey.Protocol(),
-                          journey.port.container_port,
+                          connection.ClientText(),
+                          connection.Protocol(),
+                          connection.server_port,
                           answer.by),
            .fix = FixOf(host, answer.by)}};
 }

@@ -3,9 +3,6 @@
 #include <algorithm>
 
 #include "base/memo.h"
-#include "netlink/core/sysctl.h"
-#include "plugin/causes/blockers.h"
-#include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::causes {
@@ -41,31 +38,6 @@ const std::vector<Cidr>& NodeFacts::Addresses(const rtnl::Link& link) {
   return AskOnce(addresses_, link.index, [&] { return host.net.Addresses(link); });
 }
 
-const std::vector<Route>& NodeFacts::Routes(const rtnl::Link& link) {
-  return AskOnce(routes_, link.index, [&] { return host.net.Routes(link); });
-}
-
-const std::vector<rtnl::FdbEntry>& NodeFacts::OwnMacs() {
-  if (!own_macs_) {
-    own_macs_ = host.net.AllFdbEntries();
-    std::erase_if(*own_macs_, [](const rtnl::FdbEntry& entry) {
-      return entry.kind != rtnl::FdbEntry::Kind::kOwn;
-    });
-  }
-  return *own_macs_;
-}
-
-std::optional<rtnl::Neighbour> NodeFacts::FindNeighbour(const rtnl::Link& link, const Ip& address) {
-  if (!neighbours_) {
-    neighbours_.emplace();
-    for (const rtnl::Neighbour& each : host.net.Neighbours()) {
-      neighbours_->emplace(std::pair(each.link, each.address), each);
-    }
-  }
-  const auto found = neighbours_->find({link.index, address});
-  return found == neighbours_->end() ? std::nullopt : std::optional(found->second);
-}
-
 bool NodeFacts::HasAddress(Family family) {
   const auto has = [&](const rtnl::Link& link) {
     return std::ranges::any_of(Addresses(link), [&](const Cidr& cidr) {
@@ -91,31 +63,10 @@ const state::Record::Ways& NodeFacts::WaysBeyond() {
   return ways_ ? *ways_ : ways_.emplace(link::FindWaysBeyond(host.net));
 }
 
-bool NodeFacts::Forwards(const rtnl::Link& gateway, const Cidr& own) {
-  return AskOnce(forwards_, {gateway.index, own}, [&] {
-    Mismatches found(Mode::kLook);
-    link::CheckForwarding(host, gateway, {own}, found);
-    return found.empty();
+bool HasDefaultRoute(const std::vector<Route>& routes, Family family) {
+  return std::ranges::any_of(routes, [&](const Route& route) {
+    return route.destination.prefix_length == 0 && route.destination.address.family() == family;
   });
-}
-
-bool NodeFacts::HasRulesAboutMarks(Family family) {
-  return AskOnce(
-      has_rules_about_marks_, family, [&] { return host.net.HasRulesAboutMarks(family); });
-}
-
-const rtnl::XfrmPolicies& NodeFacts::Xfrm() {
-  return xfrm_ ? *xfrm_ : xfrm_.emplace(rtnl::XfrmPolicies::In(host.netns));
-}
-
-long NodeFacts::ArpIgnoreOfAll() {
-  return arp_ignore_of_all_ ? *arp_ignore_of_all_
-                            : arp_ignore_of_all_.emplace(
-                                  netlink::SysctlNumber(netlink::Ipv4Setting("all", "arp_ignore")));
-}
-
-nft::Ruleset& NodeFacts::Rules() {
-  return rules_ ? *rules_ : rules_.emplace(host.nft, nft::ReadQueues());
 }
 
 }  // namespace nomad_bridge::causes

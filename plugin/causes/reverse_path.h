@@ -4,7 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "plugin/causes/journey.h"
+#include "netlink/rtnl/rtnl.h"
+#include "plugin/causes/cause.h"
 
 namespace nomad_bridge::causes {
 

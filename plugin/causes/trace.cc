@@ -19,18 +19,18 @@ namespace nomad_bridge::causes {
 namespace {
 
 // What comes for the port, and what it answers; with `client_port` from and to that port alone.
-std::vector<nft::Rule> ChoicesOf(const Journey& journey, std::uint16_t client_port) {
-  const auto protocol = static_cast<std::uint8_t>(journey.port.protocol);
+std::vector<nft::Rule> ChoicesOf(const Connection& connection, std::uint16_t client_port) {
+  const auto protocol = static_cast<std::uint8_t>(connection.protocol);
   nft::Rule request;
-  request.Only(journey.family()).L4Proto(protocol).Dport(journey.port.host_port);
+  request.Only(connection.family()).L4Proto(protocol).Dport(connection.port);
   nft::Rule answer;
-  answer.Only(journey.family())
+  answer.Only(connection.family())
       .L4Proto(protocol)
-      .Saddr(Cidr::Host(journey.port.container_ip))
-      .Sport(journey.port.container_port);
-  if (journey.is_client_named) {
-    request.Saddr(Cidr::Host(*journey.client));
-    answer.Daddr(Cidr::Host(*journey.client));
+      .Saddr(Cidr::Host(connection.server))
+      .Sport(connection.server_port);
+  if (connection.is_client_named) {
+    request.Saddr(Cidr::Host(connection.source));
+    answer.Daddr(Cidr::Host(connection.source));
   }
   if (client_port != 0) {
     request.Sport(client_port);
@@ -64,14 +64,14 @@ struct OwnEnd {
   std::uint16_t port = 0;
 };
 
-OwnEnd OpenOwnEnd(const Journey& journey) {
-  const bool is_udp = journey.port.protocol == portmap::Protocol::kUdp;
+OwnEnd OpenOwnEnd(const Connection& connection) {
+  const bool is_udp = connection.protocol == portmap::Protocol::kUdp;
   OwnEnd own;
-  own.socket = UniqueFd(::socket(journey.family() == Family::kIpv4 ? AF_INET : AF_INET6,
+  own.socket = UniqueFd(::socket(connection.family() == Family::kIpv4 ? AF_INET : AF_INET6,
                                  (is_udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                                 static_cast<int>(journey.port.protocol)));
+                                 static_cast<int>(connection.protocol)));
   SocketAddress any{};
-  any.any.sa_family = journey.family() == Family::kIpv4 ? AF_INET : AF_INET6;
+  any.any.sa_family = connection.family() == Family::kIpv4 ? AF_INET : AF_INET6;
   socklen_t size = sizeof any;
   if (own.socket.get() < 0 || ::bind(own.socket.get(), &any.any, sizeof any) != 0 ||
       ::getsockname(own.socket.get(), &any.any, &size) != 0) {
@@ -84,12 +84,12 @@ OwnEnd OpenOwnEnd(const Journey& journey) {
 
 // The first packet of a connection, or a datagram without anything in it. The kernel sends the rest
 // while the socket lives.
-void SendFrom(const OwnEnd& own, const Journey& journey) {
-  const SocketAddress to = AddressOf(*journey.node, journey.port.host_port);
+void SendFrom(const OwnEnd& own, const Connection& connection) {
+  const SocketAddress to = AddressOf(connection.destination, connection.port);
   if (::connect(own.socket.get(), &to.any, sizeof to) != 0 && errno != EINPROGRESS) {
-    throw ErrnoError(Code::kKernel, Cat("cannot send anything to ", *journey.node));
+    throw ErrnoError(Code::kKernel, Cat("cannot send anything to ", connection.destination));
   }
-  if (journey.port.protocol == portmap::Protocol::kUdp) {
+  if (connection.protocol == portmap::Protocol::kUdp) {
     static_cast<void>(::send(own.socket.get(), "", 0, MSG_NOSIGNAL));
   }
 }
@@ -159,9 +159,9 @@ class Passage {
 
 // The first packet that came for the port, and the first that comes back to it. The client's port
 // tells them from others, and is known by all that shows.
-class Connection {
+class Passages {
  public:
-  explicit Connection(std::uint16_t port) : port_(port) {}
+  explicit Passages(std::uint16_t port) : port_(port) {}
 
   void Take(const nft::TraceStep& step) {
     if (client_port_ == 0 && step.destination_port == port_) {
@@ -212,24 +212,24 @@ Handshake OwnHandshake(const OwnEnd& own) {
 }
 
 Handshake FindHandshake(state::Host& host,
-                        const Journey& journey,
+                        const Connection& connection,
                         const OwnEnd& own,
                         std::uint16_t client_port) {
-  if (journey.port.protocol != portmap::Protocol::kTcp) {
+  if (connection.protocol != portmap::Protocol::kTcp) {
     return Handshake::kUnknown;
   }
   if (own.port != 0) {
     return OwnHandshake(own);
   }
   const std::optional<bool> is_established =
-      client_port == 0 || !journey.is_client_named
+      client_port == 0 || !connection.is_client_named
           ? std::nullopt
           : conntrack::Conntrack::In(host.netns)
-                .IsEstablished(*journey.client,
+                .IsEstablished(connection.source,
                                client_port,
-                               {.protocol = static_cast<std::uint8_t>(journey.port.protocol),
-                                .address = journey.port.container_ip,
-                                .port = journey.port.container_port});
+                               {.protocol = static_cast<std::uint8_t>(connection.protocol),
+                                .address = connection.server,
+                                .port = connection.server_port});
   return !is_established   ? Handshake::kUnknown
          : *is_established ? Handshake::kDone
                            : Handshake::kPending;
@@ -249,7 +249,7 @@ bool IsAtInput(state::Host& host, const Passage& answer) {
 constexpr std::chrono::seconds kPatience{3};
 
 // Behind the last rule that has seen it.
-std::string RemarkOnHandshake(const Connection& seen, Handshake handshake, bool is_own) {
+std::string RemarkOnHandshake(const Passages& seen, Handshake handshake, bool is_own) {
   using Stage = Passage::Stage;
   const auto seconds = (kPatience + nft::Trace::kMore).count();
   if (seen.answer.stage() != Stage::kPassed) {
@@ -267,7 +267,7 @@ std::string RemarkOnHandshake(const Connection& seen, Handshake handshake, bool 
 }
 
 // What the last rule does not say.
-std::string RemarkOn(state::Host& host, const Connection& seen, Handshake handshake, bool is_own) {
+std::string RemarkOn(state::Host& host, const Passages& seen, Handshake handshake, bool is_own) {
   constexpr std::string_view kNoRule =
       "gets no further, and no rule that is seen says so: a queue without a program, "
       "iptables-legacy, or a route";
@@ -290,11 +290,11 @@ std::string RemarkOn(state::Host& host, const Connection& seen, Handshake handsh
 }
 
 // A client that was sent an answer, and does not ask again, may well have got it.
-bool MayBeAnswered(const Connection& seen, bool is_own) {
+bool MayBeAnswered(const Passages& seen, bool is_own) {
   return !is_own && seen.answer.stage() == Passage::Stage::kPassed && !seen.request.IsRepeated();
 }
 
-Traced::Outcome OutcomeOf(const Connection& seen,
+Traced::Outcome OutcomeOf(const Passages& seen,
                           Handshake handshake,
                           bool is_own,
                           portmap::Protocol protocol) {
@@ -319,21 +319,21 @@ Traced::Outcome OutcomeOf(const Connection& seen,
 
 }  // namespace
 
-Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadline) {
-  const OwnEnd own = journey.is_client_named || !journey.node ? OwnEnd() : OpenOwnEnd(journey);
+Traced TraceConnection(state::Host& host, const Connection& connection, Deadline deadline) {
+  const OwnEnd own = connection.is_client_named ? OwnEnd() : OpenOwnEnd(connection);
   const bool is_own = own.port != 0;
-  nft::Trace trace = nft::Trace::Start(host.netns, ChoicesOf(journey, own.port));
+  nft::Trace trace = nft::Trace::Start(host.netns, ChoicesOf(connection, own.port));
   if (is_own) {
-    SendFrom(own, journey);
+    SendFrom(own, connection);
   }
-  Connection seen(journey.port.host_port);
+  Passages seen(connection.port);
   const auto take = [&](const nft::TraceStep& step) {
     seen.Take(step);
     // What another client sends then shows whether it has taken the answer for one.
     return seen.IsDropped() || (is_own && seen.answer.stage() == Passage::Stage::kPassed);
   };
   trace.Read(deadline, take);
-  const auto find = [&] { return FindHandshake(host, journey, own, seen.client_port()); };
+  const auto find = [&] { return FindHandshake(host, connection, own, seen.client_port()); };
   Handshake handshake = find();
   const Deadline last = FromNow(kPatience);
   while (handshake == Handshake::kPending && !seen.IsDropped() &&
@@ -343,7 +343,7 @@ Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadl
     handshake = find();
   }
   Traced traced = {.lines = seen.lines,
-                   .outcome = OutcomeOf(seen, handshake, is_own, journey.port.protocol)};
+                   .outcome = OutcomeOf(seen, handshake, is_own, connection.protocol)};
   const std::string remark =
       traced.outcome == Traced::Outcome::kAnswered ? "" : RemarkOn(host, seen, handshake, is_own);
   if (!remark.empty()) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/file_lock.h"
-#include "plugin/causes/journey.h"
+#include "plugin/causes/connection.h"
 
 namespace nomad_bridge::causes {
 
@@ -29,6 +29,8 @@ struct Traced {
 
 // Of a connection that the node itself begins, or, with a client that was named, of the first that
 // comes from there before the deadline; of each direction the first packet.
-[[nodiscard]] Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadline);
+[[nodiscard]] Traced TraceConnection(state::Host& host,
+                                     const Connection& connection,
+                                     Deadline deadline);
 
 }  // namespace nomad_bridge::causes

@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 3> kWords = {"ok", "WARN", "FAIL"};
 constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad};
 
 constexpr std::array kFlags = {kJsonFlag,
+                               Flag{"probe", nullptr, "sends a packet to each published port"},
                                Flag{"quiet", nullptr, "only what is wrong", 'q'},
                                Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
@@ -69,8 +70,10 @@ Json ResultJson(const CheckResult& result) {
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
   state::Host host = state::Host::Open();
+  const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
+  const Cost most = arguments.Has("probe") || is_named ? Cost::kProbes : Cost::kDear;
   const std::vector<CheckResult> all =
-      RunChecks(host, TakeInventory(host), Cost::kDear, arguments.operands);
+      RunChecks(host, TakeInventory(host), most, arguments.operands);
   const std::size_t failures = Count(all, Verdict::kFail);
   const std::size_t warnings = Count(all, Verdict::kWarn);
   if (arguments.Has("json")) {

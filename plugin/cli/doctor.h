@@ -37,8 +37,9 @@ struct CheckResult {
 };
 
 // What a check costs: one that is dear asks for every attachment, reads large files, or starts
-// another program. `metrics`, which runs every half minute, leaves those out.
-enum class Cost { kCheap, kDear };
+// another program. `metrics`, which runs every half minute, leaves those out. One that probes sends
+// packets, and runs only with `doctor -probe`.
+enum class Cost { kCheap, kDear, kProbes };
 
 // `only`: ids, or their first words ("ports"); empty: all but those that the node's operator
 // ignores (node_config.h). Throws UsageError for one that no check has.
@@ -121,8 +122,9 @@ extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kPolicyChecks;
 extern const std::span<const Check> kNodeChecks;
 
-// `ports.blocked`, of the networks' checks.
+// `ports.blocked` and `ports.probe`, of the networks' checks.
 void CheckBlockedPorts(Examination& node);
+void ProbePorts(Examination& node);
 
 // `bridge.mac` and `containers`, of the networks' checks.
 void CheckMacs(Examination& node);

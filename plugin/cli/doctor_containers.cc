@@ -6,8 +6,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// What is wrong, and what a CHECK would refuse. A namespace may go at any moment; one that is not
-// to be seen from here is no fault of the allocation.
+// What is wrong. A namespace may go at any moment; one that is not to be seen from here is no fault
+// of the allocation.
 void CheckInside(Examination& node, const Attachment& attachment) {
   const state::Record& record = *attachment.record;
   const std::optional<netlink::Netns> netns = causes::FindNetns(record);
@@ -22,9 +22,6 @@ void CheckInside(Examination& node, const Attachment& attachment) {
     if (!node.HasFix(cause.fix)) {  // of bridge.mac
       node.Fail(text(cause), cause.fix);
     }
-  }
-  for (const causes::Cause& refused : causes::FindWhatCheckRefuses(inside)) {
-    node.Warn(text(refused), refused.fix);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
-#include "plugin/causes/journey.h"
+#include "plugin/causes/cause.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/config/node_config.h"
@@ -348,6 +348,7 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
     Check{"containers", Cost::kDear, CheckContainers},
     Check{"ports.blocked", Cost::kDear, CheckBlockedPorts},
+    Check{"ports.probe", Cost::kProbes, ProbePorts},
     Check{"records", Cost::kCheap, CheckRecords},
     Check{"dead", Cost::kCheap, CheckDead},
 };

@@ -7,6 +7,7 @@
 #include "plugin/causes/trace.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/inspect_target.h"
 #include "plugin/cli/named_attachments.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/side_mismatches.h"
@@ -99,6 +100,7 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
 std::string ShowSide(std::string_view title,
                      const Causes& causes,
                      const Cause* first,
+                     std::string_view arrow,
                      bool is_known = true) {
   if (causes.empty()) {
     return Cat(Head(title), is_known ? Coloured("ok", Colour::kGood) : "?", '\n');
@@ -108,7 +110,7 @@ std::string ShowSide(std::string_view title,
     text += Format("{}{}{}\n",
                    Head(text.empty() ? title : ""),
                    Coloured(Printable(cause->text), Colour::kBad),
-                   &*cause == first ? "      <- why the port does not answer" : "");
+                   &*cause == first ? arrow : "");
     if (std::next(cause) == causes.end() || std::next(cause)->fix != cause->fix) {
       text += Cat(Head(""), ShowFix(cause->fix), '\n');
     }
@@ -121,6 +123,7 @@ std::string ShowSide(std::string_view title,
 struct Inspected {
   const Attachment* attachment;
   std::optional<SideMismatches> sides;
+  bool is_to = false;  // asked with -to
 
   [[nodiscard]] bool IsWell() const {
     return attachment->state != State::kDead && !attachment->IsRecordLost() &&
@@ -134,12 +137,50 @@ struct Inspected {
 Inspected InspectOne(state::Host& host,
                      const Attachment& attachment,
                      const Inventory& inventory,
-                     const std::optional<Ip>& client,
-                     const std::string& name) {
+                     const Question& question) {
   return {.attachment = &attachment,
           .sides = attachment.record && inventory.is_complete
-                       ? std::optional(FindSideMismatches(host, attachment, client, name))
-                       : std::nullopt};
+                       ? std::optional(FindSideMismatches(host, attachment, question))
+                       : std::nullopt,
+          .is_to = question.to.has_value()};
+}
+
+// "eth0 ✓  prerouting ✓  route ✗  forward  nomad  container  service  answer"
+std::string ShowWay(const NamedWay& named) {
+  using State = causes::Station::State;
+  const bool is_utf8 = ShowsUtf8();
+  const auto mark = [&](State state) -> std::string {
+    switch (state) {
+      case State::kPassed:
+        return Coloured(is_utf8 ? " ✓" : " ok", Colour::kGood);
+      case State::kFailed:
+        return Coloured(is_utf8 ? " ✗" : " X", Colour::kBad);
+      case State::kNotReached:
+        return "";
+    }
+    return "";
+  };
+  return Cat(named.title, "  ", Joined(named.way.stations, "  ", [&](const causes::Station& each) {
+               return Cat(Printable(each.name), mark(each.state));
+             }));
+}
+
+std::string ShowWays(const std::vector<NamedWay>& ways) {
+  std::string text;
+  for (const NamedWay& way : ways) {
+    text += Cat(Head(text.empty() ? "Way" : ""), ShowWay(way), '\n');
+  }
+  return text;
+}
+
+Json WayJson(const NamedWay& named) {
+  constexpr std::array kStates = {"passed", "failed", "not reached"};
+  return {{"connection", named.title},
+          {"answered", named.way.IsWhole()},
+          {"stations", ArrayOf(named.way.stations, [&](const causes::Station& each) {
+             return Json{{"name", each.name},
+                         {"state", kStates.at(static_cast<std::size_t>(each.state))}};
+           })}};
 }
 
 std::string ShowAttachment(state::Host& host,
@@ -162,10 +203,15 @@ std::string ShowAttachment(state::Host& host,
   }
   if (inspected.sides) {
     const SideMismatches& sides = *inspected.sides;
-    const Cause* const cause = attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
-    text += Cat(ShowSide("Host side", sides.host, cause, sides.is_host_known),
-                sides.path.empty() ? "" : ShowSide("Path", sides.path, cause),
-                ShowSide("Container", sides.container, cause, sides.is_container_known),
+    const bool is_about_ports = !attachment.record->rules.ports.empty() || !sides.ways.empty();
+    const Cause* const cause = is_about_ports ? sides.FindCause() : nullptr;
+    const std::string_view arrow = attachment.record->rules.ports.empty() || inspected.is_to
+                                       ? "      <- why there is no answer"
+                                       : "      <- why the port does not answer";
+    text += Cat(ShowWays(sides.ways),
+                ShowSide("Host side", sides.host, cause, arrow, sides.is_host_known),
+                sides.path.empty() ? "" : ShowSide("Path", sides.path, cause, arrow),
+                ShowSide("Container", sides.container, cause, arrow, sides.is_container_known),
                 UnderHead("Unknown", sides.unknown),
                 UnderHead("Note", sides.notes));
   }
@@ -194,6 +240,7 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
           {"unknown", sides.unknown},
           {"cause", first != nullptr ? Json(first->text) : Json()},
           {"causes", all},
+          {"ways", ArrayOf(sides.ways, WayJson)},
           {"connections", CountConnections(host, *inspected.attachment->record)}};
 }
 
@@ -216,10 +263,10 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
 }
 
 // Of the port that was asked for, or of the first that `attachment` publishes.
-std::optional<causes::Journey> JourneyTo(state::Host& host,
-                                         const Attachment& attachment,
-                                         const std::string& word,
-                                         const std::optional<Ip>& client) {
+std::optional<causes::Connection> ConnectionTo(state::Host& host,
+                                               const Attachment& attachment,
+                                               const std::string& word,
+                                               const std::optional<Ip>& client) {
   const portmap::DnatEntry* chosen = nullptr;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
     const bool is_asked_for = std::to_string(port.host_port) == word;
@@ -230,9 +277,8 @@ std::optional<causes::Journey> JourneyTo(state::Host& host,
     }
   }
   causes::NodeFacts facts(host);
-  return chosen == nullptr
-             ? std::nullopt
-             : std::optional(causes::Planner(facts).Plan(*attachment.record, *chosen, client));
+  return chosen == nullptr ? std::nullopt
+                           : causes::Planner(facts).ToPort(*attachment.record, *chosen, client);
 }
 
 // -trace; nullopt without it.
@@ -247,18 +293,18 @@ std::optional<causes::Traced> RunTrace(state::Host& host,
   constexpr std::chrono::seconds kOfOthers{10};
   const std::string& word = arguments.operands.front();
   const std::optional<Ip> client = ClientOf(arguments);
-  const std::optional<causes::Journey> journey =
-      attachment.record ? JourneyTo(host, attachment, word, client) : std::nullopt;
-  if (!journey) {
+  const std::optional<causes::Connection> connection =
+      attachment.record ? ConnectionTo(host, attachment, word, client) : std::nullopt;
+  if (!connection) {
     throw CannotTell(Format("'{}' publishes no port that could be traced", word));
   }
   if (client) {
     LogLine("waiting at most {} seconds for what {} sends to port {}",
             kOfOthers.count(),
             *client,
-            journey->port.host_port);
+            connection->port);
   }
-  return causes::TraceConnection(host, *journey, FromNow(client ? kOfOthers : kOwn));
+  return causes::TraceConnection(host, *connection, FromNow(client ? kOfOthers : kOwn));
 }
 
 std::string ShowTrace(const causes::Traced& traced) {
@@ -275,9 +321,14 @@ int RunInspect(const Arguments& arguments) {
   if (found.empty()) {
     return kNo;
   }
+  const Question question = {.name = arguments.operands.front(),
+                             .client = client,
+                             .to = TargetOf(arguments, inventory),
+                             .probes = !arguments.Has("no-probe")};
+  CheckTarget(question, found);
   std::vector<Inspected> all;
   for (const Attachment* const each : found) {
-    all.push_back(InspectOne(host, *each, inventory, client, arguments.operands.front()));
+    all.push_back(InspectOne(host, *each, inventory, question));
   }
   const std::optional<causes::Traced> traced = RunTrace(host, *found.front(), arguments);
   if (arguments.Has("json")) {
@@ -306,28 +357,32 @@ int RunInspect(const Arguments& arguments) {
 constexpr std::array kInspectFlags = {
     kJsonFlag,
     Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
+    Flag{"to", "TARGET", "whom it does not reach: ADDRESS:PORT or ALLOC:PORT; with /udp for UDP"},
+    Flag{"no-probe", nullptr, "sends nothing: only what can be seen"},
     Flag{"trace", nullptr, "what nf_tables does with one connection: the node's own, or -from's"}};
 
 }  // namespace
 
 const Command kInspect = {
     .name = "inspect",
-    .operands = {"ALLOC|JOB|GROUP|VETH|ADDRESS|PORT", 1, 1},
+    .operands = {"ALLOC|PORT", 1, 1},
     .summary = "one allocation end to end: why does its port not answer",
     .text =
-        R"(An allocation by its id, its job, its group, JOB/GROUP, its interface on the host, one of its
-addresses, or a port that it publishes. Of an id and a name any beginning of two characters will do
-that only one has.
+        R"(ALLOC: an allocation by its id, its job, its group, JOB/GROUP, its interface on the host, one of its
+addresses. PORT: one that it publishes. IDs and names may be shortened to any unique prefix of two
+or more characters.
 
-Says what is wrong in the order in which a packet meets it, and what to type against it: the
-host's side against what was configured; uplink, routes, neighbours, settings and other programs'
-rules on the node; then, inside the allocation's namespace, its interface, its routes, rules, and
-who listens on the published ports. A rule that asks for a client's address counts with -from.
--trace: what nf_tables does with one connection, rule by rule: the next from -from's ADDRESS, or one
-that the node itself sends.
-Exit 1 if something is wrong, if the connection that is traced gets no answer, or if nothing, or
-more than one, has that name; 2 if that cannot be told: without root, or where something cannot be
-read.
+Compares the host's side and the container with what was configured, then sends one packet to each
+published port, as a client would, and watches what the kernel does with it and with its answer.
+Prints the way of the packet as a line of stations, what is wrong, and what to type against it.
+The answer is caught before it leaves the node; the service accepts nothing.
+-from: the packet of that client; of an allocation without published ports, to the ports that it
+listens on. -to: the other way round, from the allocation to a service of the node, to another
+allocation, or out of the node; with -from, from that client to the allocation's own address.
+-trace: what nf_tables does with one real connection, rule by rule: the next from -from's ADDRESS,
+or one that the node itself begins.
+Exit 1 if something is wrong, if a connection gets no answer, or if nothing, or more than one, has
+that name; 2 if that cannot be told: without root, or where something cannot be read or probed.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

@@ -7,22 +7,19 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
-#include "firewall/table.h"
 #include "netlink/core/netns.h"
-#include "plugin/attachment/reconcile.h"
-#include "plugin/attachment/segment.h"
+#include "plugin/causes/explain.h"
 #include "plugin/causes/in_container.h"
-#include "plugin/link/host_veth.h"
-#include "plugin/link/lan.h"
-#include "plugin/link/uplink.h"
-#include "plugin/rules/policy_tables.h"
-#include "plugin/state/kernel_names.h"
+#include "plugin/causes/on_node.h"
+#include "plugin/causes/reverse_path.h"
+#include "plugin/cli/host_side.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
 using causes::Cause;
 using causes::Causes;
+using causes::Connection;
 using causes::Listening;
 
 // `is_asked_for`: is about the port that was.
@@ -35,21 +32,29 @@ void AddNew(Causes& causes, Causes more, bool is_asked_for) {
   }
 }
 
+// One connection that was tried, and why it ended.
+struct Probed {
+  std::string title;
+  causes::Diagnosis diagnosis;
+
+  [[nodiscard]] bool IsAnswered() const {
+    return diagnosis.way.Passes(causes::Station::What::kService);
+  }
+};
+
 class Inspection {
  public:
-  Inspection(state::Host& host,
-             const Attachment& attachment,
-             const std::optional<Ip>& client,
-             const std::string& name)
+  Inspection(state::Host& host, const Attachment& attachment, const Question& question)
       : host_(host),
         attachment_(attachment),
         record_(*attachment.record),
-        client_(client),
-        name_(name) {}
+        question_(question),
+        client_(question.client),
+        name_(question.name) {}
 
   // The namespace may go at any moment.
   SideMismatches Run() {
-    sides_.is_host_known = Try([&] { CompareHostSide(); });
+    sides_.is_host_known = Try([&] { Compare(); });
     are_rules_whole_ = are_rules_whole_ && sides_.is_host_known;
     const std::optional<netlink::Netns> netns = causes::FindNetns(record_);
     if (attachment_.state == State::kDead) {
@@ -62,7 +67,9 @@ class Inspection {
     } else {
       sides_.is_container_known = Try([&] { LookInside(*netns); });
     }
-    Try([&] { LookForDrops(); });
+    if (sides_.ways.empty()) {
+      Try([&] { LookForDrops(); });
+    }
     return std::move(sides_);
   }
 
@@ -81,139 +88,169 @@ class Inspection {
     }
   }
 
-  void CompareHostSide() {
-    if (attachment_.state == State::kMaking || attachment_.state == State::kLeaving) {
-      sides_.host = {{.text = Format("an attachment that is {}", Text(attachment_.state)),
-                      .fix = "nomad-bridge gc"}};
-      return;
-    }
-    const std::optional<FileLock> lock = host_.records.TryLock(attachment_.id);
-    if (!lock || attachment_.state == State::kDead) {
-      return;
-    }
-    const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record_};
-    const Mismatches found = attachment::Reconcile(host_, scope, Mode::kLook).mismatches;
-    are_rules_whole_ = causes::AreRulesWhole(found);
-    is_table_whole_ = std::ranges::all_of(found.left(), [](const Mismatch& each) {
-      return each.area != Mismatch::Area::kTable && each.area != Mismatch::Area::kElement;
-    });
-    const std::string& bridge = record_.link.bridge;
-    for (const Mismatch& mismatch : found.left()) {
-      const bool is_stray = mismatch.part == attachment::kStrayUplink;
-      sides_.host.push_back({.text = mismatch.text,
-                             .fix = is_stray ? TakeOutStray(bridge) : FixOf(mismatch),
-                             .ends = !is_stray && Ends(mismatch)});
-    }
-    const bool ends = IsWayOfPorts(bridge);
-    AddToHost(link::FindLostUplinks(host_, bridge), ends);
-    for (const link::IdleLink& idle : link::FindIdleUplinks(host_, bridge)) {
-      sides_.host.push_back(
-          {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = ends});
-    }
-    AddToHost(link::FindLostAddresses(host_, bridge), false);
-    if (const std::optional<rtnl::Link> link = host_.net.FindLink(bridge)) {
-      AddToHost(link::FindDarkPorts(host_, *link, link::FindUplinks(host_.net, *link)), false);
-    }
-  }
-
-  void AddToHost(const std::vector<Mismatch>& mismatches, bool ends) {
-    for (const Mismatch& mismatch : mismatches) {
-      sides_.host.push_back({.text = mismatch.text, .fix = mismatch.fix, .ends = ends});
-    }
-  }
-
-  // A reconcile would take our bridge for a LAN's instead.
-  [[nodiscard]] Fix TakeOutStray(const std::string& bridge) {
-    const std::optional<rtnl::Link> link = host_.net.FindLink(bridge);
-    const std::set<std::string> strays =
-        link ? link::FindUplinks(host_.net, *link) : std::set<std::string>();
-    return strays.empty() ? Fix::Advice("nomad-bridge reconcile")
-                          : Fix(Format("ip link set {} nomaster", ShellWord(*strays.begin())));
-  }
-
-  // Whether what comes for a published port that was asked for comes by `bridge`.
-  [[nodiscard]] bool IsWayOfPorts(const std::string& bridge) {
-    return std::ranges::any_of(record_.rules.ports, [&](const portmap::DnatEntry& port) {
-      const auto uplink =
-          IsMeant(port) ? planner_.Plan(record_, port, client_).uplink : std::nullopt;
-      return uplink && uplink->name == bridge;
-    });
+  void Compare() {
+    HostSide found = CompareHostSide(
+        host_, attachment_, [&](const portmap::DnatEntry& port) { return IsMeant(port); });
+    sides_.host = std::move(found.causes);
+    are_rules_whole_ = found.are_rules_whole;
   }
 
   void LookInside(const netlink::Netns& netns) {
     causes::Interior inside{netns, record_};
     sides_.container = causes::FindInContainer(inside, client_);
-    for (Cause& cause : causes::FindHopLimit(inside)) {
-      cause.ends = !client_ || !host_.net.AllAddresses().contains(*client_);
-      sides_.container.push_back(std::move(cause));
+    AddNew(sides_.container, causes::FindSmallerEnd(host_, inside), true);
+    if (const std::optional<std::string> note = causes::FindFrameReaderNote(inside)) {
+      AddNote(*note);
     }
-    AddNew(sides_.container, causes::FindArpIgnoredInside(inside), true);
-    for (const Cause& refused : causes::FindWhatCheckRefuses(inside)) {
-      AddNote(refused.text);
+    if (question_.to || (record_.rules.ports.empty() && client_)) {
+      return LookAtUnpublished(inside);
     }
-    AddNotes(causes::FindTrafficControlInside(inside));
-    nft::Socket nft_inside = nft::Socket::In(netns);
-    std::vector<std::uint16_t> queues;
-    netlink::InNetns(netns, [&] { queues = nft::ReadQueues(); });
-    nft::Ruleset rules_inside(nft_inside, std::move(queues));
-    std::vector<Listening> all = causes::FindListeners(inside, rules_inside);
+    std::vector<Listening> all = causes::FindListeners(inside);
     std::stable_partition(
         all.begin(), all.end(), [&](const Listening& each) { return IsMeant(each.port); });
-    const std::vector<Listening> listened = TakeListened(all);
-    for (const Listening& listening : all) {
-      AddNew(sides_.container, causes::FindInService(record_, listening), IsMeant(listening.port));
-    }
-    if (listened.empty()) {
-      return;
-    }
-    const auto xfrm_inside = rtnl::XfrmPolicies::In(netns);
-    for (const Listening& listening : listened) {
-      const portmap::DnatEntry& port = listening.port;
-      if (client_ && client_->family() != port.container_ip.family()) {
-        continue;
-      }
-      causes::Journey journey = planner_.Plan(record_, port, client_);
-      journey.marks = causes::FindMarks(facts_, journey);
-      const bool is_meant = IsMeant(port);
-      LookOnTheWay(journey, is_meant);
-      AddNew(sides_.container, causes::FindInAnswers(host_, inside, journey), is_meant);
-      AddNew(sides_.container, causes::FindInXfrmInside(xfrm_inside, journey), is_meant);
-      if (!listening.is_redirected) {
-        AddNew(sides_.container,
-               causes::FindInContainerRules(inside, rules_inside, journey),
-               is_meant);
-      }
-      if (sides_.FindCause() == nullptr) {
-        AddNew(sides_.path, causes::FindSilentContainer(facts_, journey), is_meant);
+    std::vector<std::optional<Probed>> probes = ProbeAll(all);
+    const std::vector<bool> is_noted = NoteUnanswered(inside, all);
+    AddNew(sides_.container, causes::FindSecondNetwork(host_, inside), true);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!is_noted[i]) {
+        LookOnTheWay(all[i].port);
       }
     }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      AddNew(sides_.container, causes::FindInService(record_, all[i]), IsMeant(all[i].port));
+      if (probes[i] && !is_noted[i]) {
+        Add(*std::move(probes[i]));
+      }
+    }
+    ForgiveAnswered();
   }
 
-  void LookOnTheWay(const causes::Journey& journey, bool is_meant) {
-    Causes on_node = causes::FindOnNode(facts_, journey);
-    const std::optional<std::string> lacks = causes::FindNoWayBeyond(facts_, journey);
-    if (lacks && !causes::HasLostWayBeyond(facts_, journey)) {
+  // What is asked of an allocation, or by it, without a published port.
+  void LookAtUnpublished(causes::Interior& inside) {
+    std::vector<std::optional<Connection>> connections;
+    if (!question_.to) {
+      for (const std::uint16_t port : causes::FindPortsOf(inside, client_->family())) {
+        connections.push_back(
+            planner_.ToAllocation(record_, portmap::Protocol::kTcp, port, *client_));
+      }
+      if (connections.empty()) {
+        AddNote("it publishes nothing, and listens on no port of TCP");
+      }
+    } else if (client_) {
+      connections.push_back(
+          planner_.ToAllocation(record_, question_.to->protocol, question_.to->port, *client_));
+    } else {
+      connections.push_back(planner_.FromAllocation(
+          record_, question_.to->protocol, question_.to->address, question_.to->port));
+    }
+    for (const std::optional<Connection>& connection : connections) {
+      if (!connection) {
+        AddNote("it has no address of that family");
+      } else if (std::optional<Probed> probed = ProbeOne(*connection)) {
+        Add(*std::move(probed));
+      }
+    }
+    ForgiveAnswered();
+  }
+
+  // What can be seen without sending anything.
+  void LookOnTheWay(const portmap::DnatEntry& port) {
+    if (client_ && client_->family() != port.container_ip.family()) {
+      return;
+    }
+    const bool is_meant = IsMeant(port);
+    const std::optional<Connection> connection = planner_.ToPort(record_, port, client_);
+    Causes on_node = causes::FindOnNode(facts_, record_, port, connection);
+    const std::optional<std::string> lacks =
+        client_ ? std::nullopt : causes::FindNoWayBeyond(facts_, port);
+    if (lacks && !causes::HasLostWayBeyond(facts_, record_, port.container_ip.family())) {
       AddNote(*lacks);
     }
     std::erase_if(on_node, [&](const Cause& cause) {
       return std::ranges::find(sides_.host, cause.text, &Cause::text) != sides_.host.end();
     });
     AddNew(sides_.path, std::move(on_node), is_meant);
-    AddNew(sides_.path, causes::FindToContainer(facts_, journey), is_meant);
-    AddNotes(causes::FindTrafficControl(host_, journey));
-    Try([&] { AddNew(sides_.path, causes::FindInPolicies(host_, journey), is_meant); });
-    if (are_rules_whole_) {
-      const Causes in_rules = causes::FindInRules(facts_, journey);
-      AddNew(sides_.path, in_rules, is_meant);
-      AddNew(sides_.path,
-             causes::FindInOwnRules(facts_, journey, in_rules.empty()),
-             is_meant && !journey.uplink);
-      AddNotes(causes::FindBesideInRules(facts_, journey));
+    AddNew(sides_.path, causes::FindToContainer(facts_, record_, port.container_ip), is_meant);
+  }
+
+  // ---- what the kernel does
+
+  // Of each that was asked for.
+  std::vector<std::optional<Probed>> ProbeAll(std::vector<Listening>& all) {
+    std::vector<std::optional<Probed>> probes;
+    probes.reserve(all.size());
+    for (Listening& each : all) {
+      const bool is_of_family = !client_ || client_->family() == each.port.container_ip.family();
+      const std::optional<Connection> connection =
+          IsMeant(each.port) && is_of_family ? planner_.ToPort(record_, each.port, client_)
+                                             : std::nullopt;
+      std::optional<Probed> probed = connection ? ProbeOne(*connection, &each.port) : std::nullopt;
+      // Rules inside may lead it to another port than the one that is published.
+      each.is_answered = each.is_answered || (probed && probed->IsAnswered());
+      probes.push_back(std::move(probed));
     }
-    AddNew(sides_.path, causes::FindInXfrm(facts_, journey), is_meant);
-    AddNotes(causes::FindFixedGateway(facts_, journey));
-    if (std::ranges::none_of(sides_.path, &Cause::ends)) {
-      AddNew(sides_.path, causes::FindSilentGateway(facts_, journey), is_meant);
+    return probes;
+  }
+
+  std::optional<Probed> ProbeOne(const Connection& connection,
+                                 const portmap::DnatEntry* port = nullptr) {
+    if (!question_.probes) {
+      AddNote("nothing was sent: rules and routes on the way are not judged");
+      return std::nullopt;
+    }
+    if (connection.protocol == portmap::Protocol::kSctp) {
+      AddNote("SCTP is not probed: nothing is said of its way");
+      return std::nullopt;
+    }
+    std::optional<Probed> probed;
+    Try([&] { probed = Probe(connection); });
+    // A client that is named may come by where all others do, whatever the way back to it is. That
+    // packets were dropped for that is known only where some were.
+    if (probed && probed->diagnosis.way.IsWhole() && port != nullptr &&
+        connection.is_client_named && causes::HasReversePathDropped()) {
+      if (const auto other = planner_.ByUsualUplink(connection, *port)) {
+        Try([&] { probed = Probe(*other); });
+      }
+    }
+    return probed;
+  }
+
+  Probed Probe(const Connection& connection) {
+    const std::string target = question_.to
+                                   ? Cat(Bracketed(connection.destination), ':', connection.port)
+                                   : Cat(connection.port);
+    return {.title = Cat(connection.Protocol(), ' ', target),
+            .diagnosis = causes::Diagnose(facts_, connection)};
+  }
+
+  // Without our own rules, what others drop may be what ours no longer accept: it is looked for
+  // after the repair. What was seen without a probe is nearer than what a station alone tells.
+  void Add(Probed probed) {
+    causes::Diagnosis& diagnosis = probed.diagnosis;
+    if (diagnosis.is_by_policy && !client_ && !question_.to) {
+      AddNote(diagnosis.causes.front().text);
+      diagnosis.causes.clear();
+    }
+    has_failed_ = has_failed_ || !diagnosis.way.IsWhole();
+    const bool is_known = sides_.FindCause() != nullptr;
+    if (are_rules_whole_ && (diagnosis.is_by_rule || !is_known)) {
+      AddNew(diagnosis.is_in_container ? sides_.container : sides_.path,
+             std::move(diagnosis.causes),
+             true);
+    }
+    sides_.ways.push_back({.title = std::move(probed.title), .way = std::move(diagnosis.way)});
+  }
+
+  // What is wrong beside a connection that was answered costs something else. A service that is
+  // stopped is none that answers: the kernel does that for it.
+  void ForgiveAnswered() {
+    if (sides_.ways.empty() || has_failed_) {
+      return;
+    }
+    for (Causes* const side : {&sides_.host, &sides_.path}) {
+      for (Cause& cause : *side) {
+        cause.ends = cause.ends && cause.is_unprobed;
+      }
     }
   }
 
@@ -225,45 +262,51 @@ class Inspection {
     return is_named(port) || std::ranges::none_of(record_.rules.ports, is_named);
   }
 
-  // The ports that are looked at: those that somebody listens on. What is published for several
-  // protocols or families is a fault only where none of them is listened on: of the families that
-  // of the client, where one is named.
-  std::vector<Listening> TakeListened(const std::vector<Listening>& all) {
-    std::vector<Listening> listened;
+  // What is published for several protocols or families is a fault only where none of them is
+  // listened on: of the families that of the client, where one is named. Which of `all` are no
+  // fault, and noted.
+  std::vector<bool> NoteUnanswered(causes::Interior& inside, const std::vector<Listening>& all) {
+    std::vector<bool> is_noted;
+    is_noted.reserve(all.size());
     for (const Listening& listening : all) {
-      const auto other_that = [&](bool Listening::*is) {
-        return std::ranges::find_if(all, [&](const Listening& each) {
-          return each.*is && each.port.container_port == listening.port.container_port &&
-                 (!client_ || client_->family() == each.port.container_ip.family());
-        });
-      };
-      const auto answered = other_that(&Listening::is_answered);
-      const auto wrong = other_that(&Listening::has_any);  // which is a fault itself
-      if (listening.is_answered) {
-        listened.push_back(listening);
-      } else if (answered != all.end()) {
-        AddNote(Format(
-            "{}, but {} is answered{}",
-            listening.mismatch,
-            answered->where,
-            answered->where == listening.where ? Cat(" on ", answered->port.container_ip) : ""));
-      } else if (wrong != all.end() && !listening.has_any) {
-        AddNote(Format("{}, but {} has one", listening.mismatch, wrong->where));
-      } else {
-        AddNew(sides_.container,
-               {{.text = listening.mismatch,
-                 .fix = Fix::Advice(
-                     "let its task listen there, or publish the port that it listens on")}},
-               IsMeant(listening.port));
-      }
+      is_noted.push_back(!listening.is_answered && !FindFault(inside, listening, all));
     }
-    return listened;
+    return is_noted;
   }
 
-  void AddNotes(const std::vector<std::string>& notes) {
-    for (const std::string& note : notes) {
-      AddNote(note);
+  // REQUIRES: nobody answers on `listening`.
+  bool FindFault(causes::Interior& inside,
+                 const Listening& listening,
+                 const std::vector<Listening>& all) {
+    const auto other_that = [&](bool Listening::*is) {
+      return std::ranges::find_if(all, [&](const Listening& each) {
+        return each.*is && each.port.container_port == listening.port.container_port &&
+               (!client_ || client_->family() == each.port.container_ip.family());
+      });
+    };
+    const auto answered = other_that(&Listening::is_answered);
+    const auto wrong = other_that(&Listening::has_any);  // which is a fault itself
+    if (answered != all.end()) {
+      AddNote(Format(
+          "{}, but {} is answered{}",
+          listening.mismatch,
+          answered->where,
+          answered->where == listening.where ? Cat(" on ", answered->port.container_ip) : ""));
+      return false;
     }
+    if (wrong != all.end() && !listening.has_any) {
+      AddNote(Format("{}, but {} has one", listening.mismatch, wrong->where));
+      return false;
+    }
+    const std::vector<std::uint16_t> others = causes::FindOtherPorts(inside, listening.port);
+    AddNew(sides_.container,
+           {{.text = listening.mismatch,
+             .fix = Fix::Advice(
+                 Cat("let its task listen there, or publish the port that it listens on",
+                     others.empty() ? "" : ": ",
+                     Joined(others, ", ")))}},
+           IsMeant(listening.port));
+    return true;
   }
 
   void AddNote(const std::string& note) {
@@ -272,67 +315,9 @@ class Inspection {
     }
   }
 
-  // Whether what differs keeps the packets of a port that was asked for from their way.
-  [[nodiscard]] bool Ends(const Mismatch& mismatch) {
-    const auto is_concerned = [&](const portmap::DnatEntry& port) {
-      const Family family = port.container_ip.family();
-      return IsMeant(port) && mismatch.family.value_or(family) == family &&
-             (!IsOfIptables(mismatch) || IsDroppedOnNode(port)) &&
-             (!IsBridgeName(mismatch) || IsEndedByBridgeName(port));
-    };
-    return !IsPassing(mismatch) && !IsOfOtherPolicies(mismatch) &&
-           (record_.rules.ports.empty() ? !IsBridgeName(mismatch)
-                                        : std::ranges::any_of(record_.rules.ports, is_concerned));
-  }
-
-  // Packets go by no names of ports, and without the filter of a port more of them pass. What comes
-  // back to whom it was sent by is one of many connections.
-  static bool IsPassing(const Mismatch& mismatch) {
-    using Area = Mismatch::Area;
-    constexpr std::array kOthers = {
-        Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
-    const std::array<std::string, 2> passing = {
-        link::kHairpinMode, Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
-    const bool is_port_name = mismatch.part == link::kLinkName && !IsBridgeName(mismatch);
-    return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part) || is_port_name;
-  }
-
-  static bool IsBridgeName(const Mismatch& mismatch) {
-    return mismatch.area == Mismatch::Area::kBridge && mismatch.part == link::kLinkName;
-  }
-
-  // Ours in iptables' tables in nf_tables; iptables-legacy's name their chain.
-  static bool IsOfIptables(const Mismatch& mismatch) {
-    return mismatch.area == Mismatch::Area::kStaticRules && mismatch.owner.empty();
-  }
-
-  // They are needed only where something drops what they would accept. Without our table nobody
-  // would mark that.
-  [[nodiscard]] bool IsDroppedOnNode(const portmap::DnatEntry& port) {
-    return !is_table_whole_ ||
-           !causes::FindInRules(facts_, planner_.Plan(record_, port, client_)).empty();
-  }
-
-  // Rules of ours and of others know the bridge by its name.
-  [[nodiscard]] bool IsEndedByBridgeName(const portmap::DnatEntry& port) {
-    return causes::IsEndedByBridgeName(facts_, planner_.Plan(record_, port, client_));
-  }
-
-  // A chain of policies that does not judge what comes for this allocation.
-  [[nodiscard]] bool IsOfOtherPolicies(const Mismatch& mismatch) const {
-    const bool is_incoming = mismatch.part.starts_with("chain in-");
-    const auto is_about = [&](const nft::Chain& chain) {
-      return mismatch.part == Cat("chain ", chain.name);
-    };
-    return mismatch.part.starts_with("chain out-") ||
-           (is_incoming &&
-            std::ranges::none_of(
-                rules::TableOfKind(host_.policy.Program(), record_.Workload()).chains, is_about));
-  }
-
   // Chains that drop whatever is forwarded: also what an allocation asks itself.
   void LookForDrops() {
-    if (sides_.path.empty() && are_rules_whole_) {
+    if (are_rules_whole_) {
       const int mark_bit = record_.rules.forward_hook.accept_mark_bit;
       for (const auto& [what, fix] : firewall::FindForeignDrops(host_.nft, mark_bit)) {
         sides_.path.push_back({.text = what, .fix = fix});
@@ -343,12 +328,13 @@ class Inspection {
   state::Host& host_;
   const Attachment& attachment_;
   const state::Record& record_;
+  const Question& question_;
   const std::optional<Ip>& client_;
   const std::string& name_;
   causes::NodeFacts facts_{host_};
   causes::Planner planner_{facts_};
   bool are_rules_whole_ = true;
-  bool is_table_whole_ = true;  // of these, ours
+  bool has_failed_ = false;  // a connection that was tried
   SideMismatches sides_;
 };
 
@@ -366,9 +352,8 @@ const Cause* SideMismatches::FindCause() const {
 
 SideMismatches FindSideMismatches(state::Host& host,
                                   const Attachment& attachment,
-                                  const std::optional<Ip>& client,
-                                  const std::string& name) {
-  return Inspection(host, attachment, client, name).Run();
+                                  const Question& question) {
+  return Inspection(host, attachment, question).Run();
 }
 
 }  // namespace nomad_bridge::cli

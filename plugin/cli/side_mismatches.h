@@ -6,19 +6,30 @@
 //          container  namespace, interface, routes, rules, and who listens on the published ports
 //          notes      what is no fault: Nomad publishes every port for tcp and udp, and few
 //                     services listen on both
+//          ways       how far the first packet of a connection came, and its answer
+// Order    What can be seen without sending anything comes first; then each port is probed
+//          (causes/probe.h). What the probe has found answered is not why a port does not answer.
 // Root     is needed for all of it.
-// Changes  nothing. The attachment's lock is tried: one that a command works on is not compared.
+// Changes  nothing that stays. The attachment's lock is tried: one that a command works on is not
+//          compared.
 // Errors   kKernel
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "plugin/causes/journey.h"
+#include "plugin/causes/cause.h"
+#include "plugin/causes/way.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
+
+// The connection that is asked about, or one of several.
+struct NamedWay {
+  std::string title;  // "tcp 8080", "tcp 10.0.0.1:22"
+  causes::Way way;
+};
 
 struct SideMismatches {
   causes::Causes host;
@@ -28,17 +39,29 @@ struct SideMismatches {
   bool is_container_known = true;
   std::vector<std::string> unknown;  // what could not be looked at, and why: each once
   std::vector<std::string> notes;
+  std::vector<NamedWay> ways;
 
   // Why a packet does not arrive, or its answer does not; nullptr if that was not found.
   [[nodiscard]] const causes::Cause* FindCause() const;
   [[nodiscard]] bool IsWell() const { return host.empty() && path.empty() && container.empty(); }
 };
 
-// `client`: who finds that a port does not answer; nullopt: anyone. `name`: what the attachment was
-// asked for by; if that is a port, it comes first, and causes are its alone.
+// What is asked about an attachment.
+struct Question {
+  std::string name;          // it was asked for by this; if that is a port, the port is meant
+  std::optional<Ip> client;  // who finds that it does not answer; nullopt: anyone
+  // Whom it does not reach. With `client` it is the attachment's own address.
+  struct Target {
+    portmap::Protocol protocol = portmap::Protocol::kTcp;
+    Ip address;
+    std::uint16_t port = 0;
+  };
+  std::optional<Target> to;
+  bool probes = true;
+};
+
 [[nodiscard]] SideMismatches FindSideMismatches(state::Host& host,
                                                 const Attachment& attachment,
-                                                const std::optional<Ip>& client,
-                                                const std::string& name);
+                                                const Question& question);
 
 }  // namespace nomad_bridge::cli

@@ -71,6 +71,18 @@ void Print(std::string_view text) {
   }
 }
 
+// locale(7): the first of these that is set decides.
+bool ShowsUtf8() {
+  for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = ::getenv(name);
+    if (value != nullptr && *value != '\0') {
+      const std::string locale = Lower(value);
+      return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+    }
+  }
+  return false;
+}
+
 KeyMode::KeyMode() {
   if (::tcgetattr(STDIN_FILENO, &before_) != 0) {
     throw CannotTell("-watch needs a terminal");

@@ -52,6 +52,9 @@ enum class Colour { kNone, kGood, kDoubtful, kBad };
 // With the colour's codes around it where stdout shows colours.
 [[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
 
+// Whether the locale's texts are UTF-8, so that all characters can be shown.
+[[nodiscard]] bool ShowsUtf8();
+
 // `text`, and spaces up to `width`.
 [[nodiscard]] std::string Padded(std::string_view text, std::size_t width);
 

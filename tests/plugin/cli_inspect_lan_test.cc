@@ -115,25 +115,5 @@ TEST_F(InspectOnLan, SaysThatASpanningTreeHoldsTheUplinkBack) {
   EXPECT_THAT(Output("doctor bridge.uplink"), HasSubstr("ok    bridge.uplink"));
 }
 
-// Where what passes the bridge passes chains of IP, a node that forwards nothing shuts it to its
-// LAN.
-TEST_F(InspectOnLan, BlamesAPolicyThatDropsWhatPassesTheBridge) {
-  const auto answers = [&] {
-    return test::Ask(outside(), {.to = "198.51.100.50", .port = 80}).has_value();
-  };
-  ASSERT_TRUE(answers());
-  SetBridgeNf("1");
-  DropForwarded();
-  EXPECT_TRUE(IsSilent(outside(), {.to = "198.51.100.50", .port = 80}));
-  const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
-  EXPECT_EQ(cause.at("what"),
-            "on the node, chain FORWARD of table ip filter (policy drop) drops what comes from the "
-            "LAN for its container");
-  EXPECT_EQ(RunLine("doctor ports.blocked").exit_code, 1);
-  host().Shell(cause.at("fix").get<std::string>());
-  EXPECT_TRUE(answers());
-  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -33,19 +33,6 @@ ContainerRoute $ ip -n container route delete default; ip -n container route del
 fail containers: allocation 'alloc-1': no default route for IPv4
 fix: nsenter --net=/run/netns/container ip route add default via 172.26.64.1
 
-ContainerPrefix $ ip -n container address add 172.26.64.2/19 dev eth0; ip -n container address delete 172.26.64.2/20 dev eth0
-warn containers: allocation 'alloc-1': the address 172.26.64.2/20 is 172.26.64.2/19 now: CHECK fails
-fix: nsenter --net=/run/netns/container ip address add 172.26.64.2/20 dev eth0
-
-ContainerLoopback $ ip -n container link set lo down
-warn containers: allocation 'alloc-1': 'lo' is down: CHECK fails
-fix: nsenter --net=/run/netns/container ip link set lo up
-
-ContainerName $ ip -n container link set eth0 down; ip -n container link set eth0 name lan0
-ip -n container link set lan0 up; ip -n container route replace default via 172.26.64.1
-warn containers: allocation 'alloc-1': the interface 'eth0' is called 'lan0' now: CHECK fails
-advice: when it may be interrupted: nomad alloc stop alloc-1
-
 Conntrack $ mount -t tmpfs tmpfs /proc/sys/net/netfilter
 echo 99 >/proc/sys/net/netfilter/nf_conntrack_count; echo 100 >/proc/sys/net/netfilter/nf_conntrack_max
 warn conntrack.full: 99 of 100 connections: new ones are dropped when it is full

@@ -121,18 +121,6 @@ TEST_F(Doctor, NamesPortsThatThePublicCanReach) {
               HasSubstr("tcp 9090 of 'open' answers on the public address 198.51.100.1"));
 }
 
-TEST_F(Doctor, NamesOnceWhatKeepsSeveralPortsBlocked) {
-  Attach(Publish({Port(9090, 90), Port(9091, 91)}), As("open", AddContainer("open")));
-  host().Must(Words("iptables -I FORWARD -i uplink -j DROP"));
-  const std::vector<json> found = FindingsOf("ports.blocked");
-  ASSERT_EQ(found.size(), 1U) << json(found);
-  EXPECT_THAT(found.at(0).at("what"), HasSubstr("drops what comes for the port (and 1 more)"));
-  EXPECT_THAT(found.at(0).at("fix"), HasSubstr("--dport 90 -j ACCEPT"));
-  EXPECT_THAT(found.at(0).at("all").at(1), HasSubstr("--dport 91 -j ACCEPT"));
-  EXPECT_THAT(RunLine("doctor").out,
-              HasSubstr("\n      all 2: nomad-bridge doctor -json ports.blocked\n"));
-}
-
 TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
   Node& open = AddContainer("open");
   Attach(Publish({Port(9090, 90)}), As("open", open));

@@ -112,8 +112,8 @@ TEST_F(LostRecords, WaitForWhatIsInTheWayOfTheDirectory) {
   const std::string fix = "mv --backup=numbered /run/nomad-bridge /var/tmp/";
   EXPECT_THAT(RunLine("doctor -quiet"),
               Exits(1,
-                    Out(AllOf(HasSubstr("'/run/nomad-bridge' is no directory"),
-                              HasSubstr(Cat("\n      fix: ", fix, '\n')),
+                    Out(AllOf(HasSubstr("'/run/nomad-bridge': it exists and is not a directory"),
+                              HasSubstr(Cat("move it away: ", fix, '\n')),
                               HasSubstr("container 'alloc-1' has no readable record"),
                               Not(HasSubstr("stop"))))));
   EXPECT_THAT(RunLine("inspect 8080"), Exits(Ne(0), Out(Not(HasSubstr("stop")))));

@@ -1,0 +1,257 @@
+#include "plugin/causes/connection.h"
+
+#include <algorithm>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/address_policy.h"
+#include "plugin/link/uplink.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+constexpr std::uint16_t kClientPort = 49152;  // as the kernel chooses one
+
+std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Family family) {
+  for (const Cidr& cidr : facts.Addresses(link)) {
+    if (cidr.address.family() == family && !cidr.address.IsLinkLocal()) {
+      return cidr;
+    }
+  }
+  return std::nullopt;
+}
+
+// Of two that qualify the one that works.
+template <typename Qualifies>
+std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
+                                     const Qualifies& qualifies) {
+  std::optional<rtnl::Link> found;
+  for (const rtnl::Link& link : uplinks) {
+    if (qualifies(link) && (!found || (!found->operational && link.operational))) {
+      found = link;
+    }
+  }
+  return found;
+}
+
+// A machine beyond `uplink`: one that the default route leads to, else a neighbour there.
+std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
+  const Ip beyond = link::Beyond(family);
+  const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = beyond});
+  if (way.error == 0 && way.link == uplink.index) {
+    return beyond;
+  }
+  const std::optional<Cidr> own = GlobalAddress(facts, uplink, family);
+  if (!own || own->prefix_length >= own->address.bits() - 1) {
+    return std::nullopt;
+  }
+  const Ip first = own->Network().Plus(1);
+  return first == own->address ? first.Plus(1) : first;
+}
+
+}  // namespace
+
+std::string IpTool(Family family) {
+  return family == Family::kIpv4 ? "ip" : "ip -6";
+}
+
+rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link) {
+  return {.destination = connection.source,
+          .source = connection.server,
+          .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(connection.protocol),
+                             .source_port = connection.server_port,
+                             .destination_port = kClientPort},
+          .input_link = input_link};
+}
+
+std::optional<Ip> OwnGateway(const state::Record& record, Family family) {
+  const auto gateway = std::ranges::find_if(
+      record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
+  return gateway == record.link.gateways.end() ? std::nullopt : std::optional(gateway->address);
+}
+
+std::string InsideFix(const state::Record& record, const std::string& command) {
+  return Format("nsenter --net={} {}", ShellWord(record.netns_path), command);
+}
+
+std::string Connection::ClientText() const {
+  return Cat(is_client_named ? "" : "clients beyond the node, such as ", source);
+}
+
+std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
+  return way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex
+             ? std::nullopt
+             : facts_.FindLink(way.link);
+}
+
+std::optional<state::Record> Planner::FindHolder(const Ip& address) {
+  const std::optional<nft::Element> element = firewall::FindAddress(facts_.host.nft, address);
+  return element ? facts_.host.records.FindOwner(element->owner()) : std::nullopt;
+}
+
+std::optional<Ip> Planner::NodeAddress(const std::optional<rtnl::Link>& link, Family family) {
+  const std::optional<Cidr> own = link ? GlobalAddress(facts_, *link, family) : std::nullopt;
+  return own ? std::optional(own->address) : std::nullopt;
+}
+
+// By the uplink that has the published address; else the one that the default route leads out of;
+// else one that is down, and may have had that route; else any with an address.
+std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port, Family family) {
+  std::optional<rtnl::Link> uplink;
+  if (port != nullptr && port->host_ip) {
+    uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
+      return Contains(AddressesOnly(facts_.Addresses(link)), *port->host_ip);
+    });
+  }
+  if (!uplink) {
+    uplink = LinkOf(net_.LookUpRoute({.destination = link::Beyond(family)}));
+  }
+  const auto has_address = [&](const rtnl::Link& link) {
+    return GlobalAddress(facts_, link, family).has_value();
+  };
+  if (!uplink) {
+    uplink = FindUplink(facts_.Uplinks(),
+                        [&](const rtnl::Link& link) { return !link.up && has_address(link); });
+  }
+  if (!uplink) {
+    uplink = FindUplink(facts_.Uplinks(), has_address);
+  }
+  return uplink;
+}
+
+void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) {
+  connection.uplink = UplinkOfAnyone(&port, connection.server.family());
+  const std::optional<Ip> anyone =
+      connection.uplink ? AnyoneBeyond(facts_, *connection.uplink, connection.server.family())
+                        : std::nullopt;
+  connection.source = anyone.value_or(link::Beyond(connection.server.family()));
+}
+
+void Planner::SetClient(Connection& connection, const Ip& client, const portmap::DnatEntry* port) {
+  connection.source = client;
+  connection.is_client_named = true;
+  const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = client});
+  if (way.error == 0 && way.link == rtnl::kLoopbackIndex) {
+    connection.from = Connection::Place::kNode;
+  } else if ((connection.client_record = FindHolder(client))) {
+    connection.from = Connection::Place::kAllocation;
+  } else {
+    // Who is routed to by a link without an address comes by another one.
+    connection.uplink = LinkOf(way);
+    if (!NodeAddress(connection.uplink, client.family())) {
+      connection.uplink = UplinkOfAnyone(port, client.family());
+    }
+  }
+}
+
+std::optional<Connection> Planner::ToPort(const state::Record& record,
+                                          const portmap::DnatEntry& port,
+                                          const std::optional<Ip>& client) {
+  Connection connection = {.protocol = port.protocol,
+                           .port = port.host_port,
+                           .server = port.container_ip,
+                           .server_port = port.container_port,
+                           .server_record = record};
+  const bool is_local = port.host_ip && port.host_ip->IsLoopback();
+  if (client || is_local) {
+    SetClient(connection, client ? *client : *port.host_ip, &port);
+    connection.is_client_named = client.has_value();
+  } else {
+    SetAnyone(connection, port);
+  }
+  std::optional<Ip> node = port.host_ip;
+  if (!node && connection.from == Connection::Place::kNode) {
+    node = connection.source;
+  }
+  if (!node) {
+    const std::optional<rtnl::Link> uplink =
+        connection.uplink ? connection.uplink : UplinkOfAnyone(&port, connection.family());
+    node = NodeAddress(uplink, connection.family());
+  }
+  if (!node || (connection.from == Connection::Place::kBeyond && !connection.uplink)) {
+    return std::nullopt;
+  }
+  connection.destination = *node;
+  return connection;
+}
+
+std::optional<Connection> Planner::ByUsualUplink(const Connection& connection,
+                                                 const portmap::DnatEntry& port) {
+  const std::optional<rtnl::Link> usual = UplinkOfAnyone(&port, connection.family());
+  if (connection.from != Connection::Place::kBeyond || !usual ||
+      (connection.uplink && usual->index == connection.uplink->index)) {
+    return std::nullopt;
+  }
+  Connection other = connection;
+  other.uplink = usual;
+  other.destination = NodeAddress(usual, connection.family()).value_or(connection.destination);
+  return other;
+}
+
+// Of the node itself, or of an allocation that has published the port.
+void Planner::SetService(Connection& connection) {
+  for (const state::Records::Reading& each : facts_.host.records.ReadAll()) {
+    for (const portmap::DnatEntry& port :
+         each.record ? each.record->rules.ports : std::vector<portmap::DnatEntry>()) {
+      if (port.protocol == connection.protocol && port.host_port == connection.port &&
+          port.container_ip.family() == connection.family() &&
+          port.host_ip.value_or(connection.destination) == connection.destination) {
+        connection.server = port.container_ip;
+        connection.server_port = port.container_port;
+        connection.server_record = each.record;
+        return;
+      }
+    }
+  }
+  connection.to = Connection::Place::kNode;
+}
+
+std::optional<Connection> Planner::FromAllocation(const state::Record& record,
+                                                  portmap::Protocol protocol,
+                                                  const Ip& destination,
+                                                  std::uint16_t port) {
+  const std::vector<Ip> own = AddressesOnly(record.ipam.addresses);
+  const auto source = std::ranges::find(own, destination.family(), &Ip::family);
+  if (source == own.end()) {
+    return std::nullopt;
+  }
+  Connection connection = {.from = Connection::Place::kAllocation,
+                           .protocol = protocol,
+                           .source = *source,
+                           .destination = destination,
+                           .port = port,
+                           .server = destination,
+                           .server_port = port,
+                           .client_record = record,
+                           .is_client_named = true};
+  const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = destination});
+  if (way.error == 0 && way.link == rtnl::kLoopbackIndex) {
+    SetService(connection);
+  } else if (!(connection.server_record = FindHolder(destination))) {
+    connection.to = Connection::Place::kBeyond;
+    connection.uplink = LinkOf(way);
+  }
+  return connection;
+}
+
+std::optional<Connection> Planner::ToAllocation(const state::Record& record,
+                                                portmap::Protocol protocol,
+                                                std::uint16_t port,
+                                                const Ip& client) {
+  const std::vector<Ip> own = AddressesOnly(record.ipam.addresses);
+  const auto server = std::ranges::find(own, client.family(), &Ip::family);
+  if (server == own.end()) {
+    return std::nullopt;
+  }
+  Connection connection = {.protocol = protocol,
+                           .destination = *server,
+                           .port = port,
+                           .server = *server,
+                           .server_port = port,
+                           .server_record = record};
+  SetClient(connection, client, nullptr);
+  const bool is_lost = connection.from == Connection::Place::kBeyond && !connection.uplink;
+  return is_lost ? std::nullopt : std::optional(connection);
+}
+
+}  // namespace nomad_bridge::causes

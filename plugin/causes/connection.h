@@ -1,0 +1,100 @@
+// A connection that somebody may begin, with all that is known of it before there is one.
+//
+// Errors   kKernel
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "netlink/rtnl/rtnl.h"
+#include "plugin/causes/node_facts.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+#include "portmap/mapping.h"
+
+namespace nomad_bridge::causes {
+
+struct Connection {
+  enum class Place : std::uint8_t { kBeyond, kNode, kAllocation };
+
+  Place from = Place::kBeyond;
+  Place to = Place::kAllocation;
+  portmap::Protocol protocol = portmap::Protocol::kTcp;
+  Ip source;
+  // As the client asks for it: of a published port an address of the node, and the node's port.
+  Ip destination;
+  std::uint16_t port = 0;
+  // Who answers, behind every translation: `destination` and `port` where there is none.
+  Ip server;
+  std::uint16_t server_port = 0;
+  std::optional<state::Record> client_record;  // kAllocation
+  std::optional<state::Record> server_record;  // kAllocation
+  // By which a client from beyond comes, or by which one beyond is reached.
+  std::optional<rtnl::Link> uplink;
+  bool is_client_named = false;  // false: the source stands for anyone beyond the node
+
+  [[nodiscard]] Family family() const { return source.family(); }
+  [[nodiscard]] bool IsPublished() const { return server != destination; }
+  // "tcp"
+  [[nodiscard]] std::string Protocol() const { return std::string(portmap::Text(protocol)); }
+  // "10.1.2.3"; "clients beyond the node, such as 198.41.0.4"
+  [[nodiscard]] std::string ClientText() const;
+};
+
+class Planner {
+ public:
+  explicit Planner(NodeFacts& facts) : facts_(facts), net_(facts.host.net) {}
+
+  // To a published port, from `client`, or from anyone beyond the node. nullopt: the node has
+  // neither a way there nor an address that anybody could ask for.
+  [[nodiscard]] std::optional<Connection> ToPort(const state::Record& record,
+                                                 const portmap::DnatEntry& port,
+                                                 const std::optional<Ip>& client);
+  // The same by another uplink: the one that anyone's packets come by.
+  [[nodiscard]] std::optional<Connection> ByUsualUplink(const Connection& connection,
+                                                        const portmap::DnatEntry& port);
+  // From the allocation of `record` to `destination`, whoever that is; nullopt: it has no address
+  // of that family.
+  [[nodiscard]] std::optional<Connection> FromAllocation(const state::Record& record,
+                                                         portmap::Protocol protocol,
+                                                         const Ip& destination,
+                                                         std::uint16_t port);
+  // From `client` to the allocation's own address.
+  [[nodiscard]] std::optional<Connection> ToAllocation(const state::Record& record,
+                                                       portmap::Protocol protocol,
+                                                       std::uint16_t port,
+                                                       const Ip& client);
+
+ private:
+  // Where a client is, and how it gets here.
+  void SetClient(Connection& connection, const Ip& client, const portmap::DnatEntry* port);
+  // Who answers at an address of the node.
+  void SetService(Connection& connection);
+  void SetAnyone(Connection& connection, const portmap::DnatEntry& port);
+  [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
+                                                         Family family);
+  // That `way` leads out of.
+  [[nodiscard]] std::optional<rtnl::Link> LinkOf(const rtnl::RouteAnswer& way);
+  [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address);
+  [[nodiscard]] std::optional<Ip> NodeAddress(const std::optional<rtnl::Link>& link, Family family);
+
+  NodeFacts& facts_;
+  rtnl::Socket& net_;
+};
+
+// "ip", "ip -6"
+[[nodiscard]] std::string IpTool(Family family);
+
+// The way of the answers on the node, or in the container (`input_link` 0).
+[[nodiscard]] rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link);
+
+// The node's own address in the container's network.
+[[nodiscard]] std::optional<Ip> OwnGateway(const state::Record& record, Family family);
+
+// `command`, in the container's namespace.
+[[nodiscard]] std::string InsideFix(const state::Record& record, const std::string& command);
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,398 @@
+#include "plugin/causes/explain.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/causes/explain_inside.h"
+#include "plugin/causes/explain_rules.h"
+#include "plugin/causes/on_node.h"
+#include "plugin/causes/reverse_path.h"
+#include "plugin/causes/rule_cause.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using nft::TableFamily;
+using probe::PacketKind;
+using Place = Connection::Place;
+using Point = nft::Hook::Point;
+using What = Station::What;
+
+class Explainer {
+ public:
+  Explainer(NodeFacts& facts, const Connection& connection, const Trail& trail)
+      : facts_(facts),
+        net_(facts.host.net),
+        connection_(connection),
+        trail_(trail),
+        tool_(IpTool(connection.family())) {}
+
+  // What follows from the station at which it ends.
+  [[nodiscard]] Causes ByStation(const Station& failed) {
+    Causes causes = At(failed.what);
+    if (causes.empty()) {
+      causes.push_back(Vaguely(failed));
+    }
+    return causes;
+  }
+
+ private:
+  [[nodiscard]] Causes At(What what) {
+    switch (what) {
+      case What::kEnter:
+        return AtEnter();
+      case What::kRoute:
+        return AtRoute();
+      case What::kPrerouting:
+      case What::kInput:
+      case What::kForward:
+        return AtHook();
+      case What::kBridge:
+        return AtBridge();
+      case What::kContainer:
+        return ExplainInContainer(connection_, trail_);
+      case What::kService:
+        return AtService();
+      case What::kAnswer:
+        return AtAnswer();
+      case What::kLeave:
+        return AtLeave();
+    }
+    return {};
+  }
+
+  [[nodiscard]] const Seen* On(PacketKind packet, Point point, bool is_end = false) const {
+    return trail_.Find({.packet = packet, .point = point, .is_end = is_end});
+  }
+
+  [[nodiscard]] static Cause Advice(std::string text, std::string advice) {
+    return {.text = std::move(text), .fix = Fix::Advice(std::move(advice))};
+  }
+
+  [[nodiscard]] Cause Vaguely(const Station& failed) const {
+    const Seen* const last = trail_.LastMarker();
+    const bool is_answer = last != nullptr && last->packet == PacketKind::kAnswer;
+    return Advice(
+        Format("{} gets no further than '{}', and no rule of nf_tables says so",
+               PacketText(connection_, is_answer ? PacketKind::kAnswer : PacketKind::kRequest),
+               failed.name),
+        "look at what else drops packets: iptables-legacy-save; ip xfrm policy; "
+        "tc -s qdisc show; nstat -az | grep -i drop");
+  }
+
+  // ---- the request, on the node
+
+  Causes AtEnter() {
+    if (connection_.from == Place::kAllocation) {
+      return ExplainLeaving(facts_, connection_, trail_);
+    }
+    if (connection_.from == Place::kNode) {
+      return {};
+    }
+    const rtnl::Link& uplink = *connection_.uplink;
+    if (!trail_.was_sent || !uplink.up) {
+      return {{.text = Format("'{}', by which it is reached, takes no packets", uplink.name),
+               .fix = Format("ip link set {} up", ShellWord(uplink.name))}};
+    }
+    return FindFilters("ingress");
+  }
+
+  Causes AtHook() {
+    return {Advice(Format("{} is dropped by rules that nf_tables does not show",
+                          PacketText(connection_, PacketKind::kRequest)),
+                   "look at those of iptables-legacy: iptables-legacy-save")};
+  }
+
+  Causes AtRoute() {
+    const Seen* const prerouting = On(PacketKind::kRequest, Point::kPrerouting, true);
+    if (connection_.to != Place::kNode && On(PacketKind::kRequest, Point::kInput) != nullptr) {
+      return ByNodeItself();
+    }
+    if (prerouting == nullptr) {
+      return {};
+    }
+    const std::optional<rtnl::Link> input =
+        connection_.uplink ? connection_.uplink : GatewayOf(connection_.client_record);
+    if (!input) {
+      return {};
+    }
+    const Ip destination = prerouting->Destination().value_or(connection_.server);
+    const rtnl::RouteAnswer way = net_.LookUpRoute(
+        {.destination = destination,
+         .source = connection_.source,
+         .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(connection_.protocol),
+                            .source_port = prerouting->SourcePort(),
+                            .destination_port = prerouting->DestinationPort()},
+         .input_link = input->index,
+         .mark = prerouting->step.mark});
+    if (IsByReversePath(net_, way, *input, connection_.source)) {
+      return {StrictReversePath(*input, connection_.ClientText())};
+    }
+    if (way.error != 0) {
+      return {Advice(
+          Format("what comes by '{}' for {} does not get there: {}",
+                 input->name,
+                 destination,
+                 ErrorText(way)),
+          Format(
+              "look at the node's routes and rules: {} rule show; {} route get {} from {} "
+              "iif {}{}",
+              tool_,
+              tool_,
+              destination,
+              connection_.source,
+              ShellWord(input->name),
+              prerouting->step.mark == 0 ? std::string() : Cat(" mark ", prerouting->step.mark)))};
+    }
+    return {Advice(Format("the node does not forward {}, though it has a route for it",
+                          PacketText(connection_, PacketKind::kRequest)),
+                   "look at IPsec's policies, and at rules that set a hop limit: ip xfrm policy; "
+                   "nft list ruleset")};
+  }
+
+  // Untranslated, or translated to an address of the node.
+  Causes ByNodeItself() {
+    Causes redirected = FindRedirect(facts_, connection_, trail_);
+    if (!redirected.empty()) {
+      return redirected;
+    }
+    Causes untracked = FindUntracking(facts_, connection_, trail_);
+    if (!untracked.empty()) {
+      return untracked;
+    }
+    return {Advice("this node itself takes what comes for the port: no rule of ours translates it",
+                   "compare our rules with the record: nomad-bridge reconcile -dry-run")};
+  }
+
+  [[nodiscard]] std::optional<rtnl::Link> GatewayOf(
+      const std::optional<state::Record>& record) const {
+    return record ? facts_.FindLink(record->link.gateway_ifname) : std::nullopt;
+  }
+
+  // Between the node's rules and the container's own.
+  Causes AtBridge() {
+    if (const Seen* const drop = trail_.LookupDrop()) {
+      return {CauseOf(facts_, connection_, *drop, "drops")};
+    }
+    const state::Record& record = *connection_.server_record;
+    const Seen* const leaving = On(PacketKind::kRequest, Point::kPostrouting);
+    const bool is_elsewhere = leaving != nullptr && leaving->Destination() != connection_.server;
+    Causes causes = is_elsewhere ? FindRedirect(facts_, connection_, trail_) : Causes();
+    if (causes.empty()) {
+      causes = FindToContainer(facts_, record, connection_.server);
+    }
+    if (causes.empty()) {
+      causes = ByLinks(record);
+    }
+    if (causes.empty()) {
+      causes = ExplainEntering(record);
+    }
+    if (causes.empty()) {
+      causes = FindFilters("egress");
+    }
+    return causes.empty() ? FindSilence(record) : causes;
+  }
+
+  // The queues of the bridge and of the port, and the bridge's table.
+  Causes ByLinks(const state::Record& record) {
+    const std::optional<rtnl::Link> veth = facts_.FindLink(state::HostVethName(record.id));
+    for (const std::optional<rtnl::Link>& link : {GatewayOf(connection_.server_record), veth}) {
+      Causes causes = link ? FindBlackhole(net_, *link) : Causes();
+      if (!causes.empty()) {
+        return causes;
+      }
+    }
+    return veth ? ByBridgeTable(record, *veth) : Causes();
+  }
+
+  Causes FindSilence(const state::Record& record) {
+    const std::optional<rtnl::Link> gateway = GatewayOf(connection_.server_record);
+    if (!gateway || !net_.UnansweredFor(*gateway, connection_.server)) {
+      return {};
+    }
+    return {Advice(Format("nobody on '{}' answers for {}", gateway->name, connection_.server),
+                   Format("see whether it is asked there, and what it answers: {}",
+                          InsideFix(record,
+                                    Format("tcpdump -ni {} {}",
+                                           ShellWord(record.id.ifname),
+                                           connection_.server.is_ipv4() ? "arp" : "icmp6"))))};
+  }
+
+  // The bridge takes the container's MAC for its own, or has it at another port.
+  Causes ByBridgeTable(const state::Record& record, const rtnl::Link& veth) {
+    const Mac mac = record.ContainerMac();
+    const auto is_elsewhere = [&](const rtnl::FdbEntry& entry) {
+      return entry.mac == mac && entry.port != veth.index &&
+             entry.kind != rtnl::FdbEntry::Kind::kLearned;
+    };
+    const std::vector<rtnl::FdbEntry> entries = net_.AllFdbEntries();
+    const auto wrong = std::ranges::find_if(entries, is_elsewhere);
+    const std::optional<rtnl::Link> port =
+        wrong == entries.end() ? std::nullopt : facts_.FindLink(wrong->port);
+    if (!port) {
+      return {};
+    }
+    return {Advice(Format("the bridge has the container's MAC {} at '{}', not at '{}'",
+                          mac.Text(),
+                          port->name,
+                          veth.name),
+                   Format("look at that entry: bridge fdb show | grep {}", mac.Text()))};
+  }
+
+  // Filters of tc that it passes on the node: they may drop it.
+  Causes FindFilters(const std::string& direction) {
+    const std::optional<state::Record>& record = connection_.server_record;
+    for (const std::optional<rtnl::Link>& link :
+         {record ? facts_.FindLink(state::HostVethName(record->id)) : std::nullopt,
+          GatewayOf(record),
+          connection_.uplink}) {
+      if (link && Contains(net_.FilteredDirections(*link), direction)) {
+        return {Advice(
+            Format("a filter of tc on '{}' may drop it", link->name),
+            Format("look at it: tc -s filter show dev {} {}", ShellWord(link->name), direction))};
+      }
+    }
+    return {};
+  }
+
+  // ---- the answer
+
+  Causes AtService() {
+    if (connection_.to == Place::kNode) {
+      return {Advice(Format("nobody on the node listens on {}/{} of {}",
+                            connection_.Protocol(),
+                            connection_.port,
+                            connection_.destination),
+                     Format("look who listens: ss -ltnp 'sport = :{}'", connection_.port))};
+    }
+    return ExplainService(facts_, connection_, trail_);
+  }
+
+  Causes AtAnswer() {
+    const std::optional<rtnl::Link> gateway = GatewayOf(connection_.server_record);
+    const bool is_at_node = gateway && trail_.Find({.packet = PacketKind::kAnswer,
+                                                    .family = TableFamily::kNetdev,
+                                                    .point = Point::kIngress,
+                                                    .device = gateway->name}) != nullptr;
+    if (connection_.server_record && !is_at_node) {
+      Causes causes = InFrontOfNode();
+      if (!causes.empty()) {
+        return causes;
+      }
+    }
+    if (On(PacketKind::kAnswer, Point::kInput) != nullptr && connection_.from != Place::kNode) {
+      return {
+          Advice("this node itself takes what the port answers: conntrack does not translate it "
+                 "back",
+                 "look for rules that set a zone of conntrack, or have it not follow: "
+                 "nft list ruleset; iptables-save")};
+    }
+    if (On(PacketKind::kAnswer, Point::kPostrouting) != nullptr) {
+      return AtLeave();
+    }
+    const Seen* const prerouting = On(PacketKind::kAnswer, Point::kPrerouting, true);
+    if (prerouting == nullptr || !gateway) {
+      return {};
+    }
+    rtnl::RouteQuery query = AnswersOf(connection_, gateway->index);
+    query.mark = prerouting->step.mark;
+    const rtnl::RouteAnswer back = net_.LookUpRoute(query);
+    if (IsByReversePath(net_, back, *gateway, connection_.server)) {
+      return {StrictReversePath(*gateway, connection_.server.Text())};
+    }
+    if (back.error == 0) {
+      return {};
+    }
+    return {Advice(
+        Format("answers do not get to {}: {}", connection_.ClientText(), ErrorText(back)),
+        Format("look at the node's routes and rules: {} rule show; {} route get {} "
+               "from {} iif {}{}",
+               tool_,
+               tool_,
+               connection_.source,
+               connection_.server,
+               ShellWord(gateway->name),
+               prerouting->step.mark == 0 ? std::string() : Cat(" mark ", prerouting->step.mark)))};
+  }
+
+  // Between the service and the node's rules.
+  Causes InFrontOfNode() {
+    Causes causes = ExplainAnswer(facts_, connection_, trail_);
+    if (causes.empty()) {
+      causes = FindHeldPort(facts_, *connection_.server_record);
+    }
+    return causes.empty() ? FindFilters("ingress") : causes;
+  }
+
+  // A packet that has passed all rules leaves by the link that its route has, if somebody there
+  // answers for the next hop.
+  Causes AtLeave() {
+    const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
+    const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = far});
+    const std::optional<rtnl::Link> link =
+        way.error == 0 ? facts_.FindLink(way.link) : std::nullopt;
+    if (!link) {
+      return {Advice(Format("the node has no way to {}: {}", far, ErrorText(way)),
+                     Format("look at the node's routes: {} route get {}", tool_, far))};
+    }
+    if (!link->operational) {
+      return {{.text = Format("'{}' is down, or has no carrier", link->name),
+               .fix = Format("ip link set {} up", ShellWord(link->name))}};
+    }
+    if (const Seen* const drop = trail_.LookupDrop()) {
+      return {CauseOf(facts_, connection_, *drop, "drops")};
+    }
+    const Ip next = way.gateway.value_or(far);
+    if (net_.FindNeighbour(*link, next) || !link->resolves) {
+      return FindFilters("egress");
+    }
+    return {Advice(
+        Format("nobody on '{}' answers for {} {}: clients beyond get no answer",
+               link->name,
+               way.gateway ? "the gateway" : "the client",
+               next),
+        Format("look for it there; once it answers this shows its address: {} neigh show {} dev {}",
+               tool_,
+               next,
+               ShellWord(link->name)))};
+  }
+
+  NodeFacts& facts_;
+  rtnl::Socket& net_;
+  const Connection& connection_;
+  const Trail& trail_;
+  std::string tool_;
+};
+
+}  // namespace
+
+Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
+  const Trail trail = Probe(facts, connection);
+  Diagnosis diagnosis = {.way = WayOf(connection, trail)};
+  const Station* const failed = diagnosis.way.Failed();
+  if (failed == nullptr) {
+    return diagnosis;
+  }
+  if (!trail.is_complete) {
+    throw Error(Code::kKernel, "the kernel has lost a part of the probe's trace");
+  }
+  const Seen* const last = trail.LastMarker();
+  const bool is_at_container =
+      failed->what == Station::What::kContainer ||
+      (failed->what == Station::What::kService && connection.server_record);
+  diagnosis.is_in_container = is_at_container || (last != nullptr && last->side != Side::kNode);
+  diagnosis.is_refused = trail.IsRefused() && failed->what == Station::What::kService;
+  diagnosis.causes = ExplainByRule(facts, connection, trail);
+  diagnosis.is_by_rule = !diagnosis.causes.empty();
+  const Seen* const drop = trail.Drop();
+  diagnosis.is_by_policy = drop != nullptr && IsOurs(*drop) && diagnosis.causes.front().is_meant;
+  if (!diagnosis.is_by_rule) {
+    diagnosis.causes = Explainer(facts, connection, trail).ByStation(*failed);
+  }
+  return diagnosis;
+}
+
+}  // namespace nomad_bridge::causes

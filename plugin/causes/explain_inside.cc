@@ -1,0 +1,243 @@
+#include "plugin/causes/explain_inside.h"
+
+#include <algorithm>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "netlink/core/sysctl.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/causes/on_node.h"
+#include "plugin/causes/reverse_path.h"
+#include "plugin/causes/rule_cause.h"
+#include "plugin/link/container.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using nft::TableFamily;
+using probe::PacketKind;
+using Point = nft::Hook::Point;
+
+// A container as it is found, with its namespace held open.
+struct Inside {
+  explicit Inside(const state::Record& of) : record(of), netns(FindNetns(of)) {
+    if (netns) {
+      interior.emplace(Interior{*netns, record});
+    }
+  }
+
+  const state::Record& record;
+  std::optional<netlink::Netns> netns;
+  std::optional<Interior> interior;  // nullopt: it is not to be seen from here
+
+  [[nodiscard]] bool HasLink() const { return interior && interior->link; }
+  [[nodiscard]] Fix Command(const std::string& command) const { return InsideFix(record, command); }
+};
+
+Causes Advise(const std::string& text, const std::string& advice) {
+  return {{.text = text, .fix = Fix::Advice(advice)}};
+}
+
+// A sandbox or a virtual machine has taken the frames, and does not answer.
+Causes FindSilentReader(Inside& inside) {
+  const std::optional<std::string> note =
+      inside.interior ? FindFrameReaderNote(*inside.interior) : std::nullopt;
+  return note ? Advise(*note, "look there for what it does not answer") : Causes();
+}
+
+// What is sent to `next`, a neighbour of the container, gets no further: it does not answer, or is
+// put down at a wrong place.
+Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
+  rtnl::Socket& net = inside.interior->net;
+  const rtnl::Link& own = *inside.interior->link;
+  const std::string tool = IpTool(next.family());
+  const std::optional<rtnl::Link> gateway = facts.FindLink(inside.record.link.gateway_ifname);
+  const std::optional<rtnl::Neighbour> neighbour = net.FindNeighbour(own, next);
+  const bool is_own_gateway = OwnGateway(inside.record, next.family()) == next;
+  if (neighbour && is_own_gateway && gateway && neighbour->mac != gateway->mac) {
+    return {
+        {.text = Format("{} neighbour entry in the container has the gateway {} at {}, not at "
+                        "{}",
+                        neighbour->permanent ? "a permanent" : "the",
+                        next,
+                        neighbour->mac.Text(),
+                        gateway->mac.Text()),
+         .fix = inside.Command(Format("{} neigh del {} dev {}", tool, next, ShellWord(own.name)))}};
+  }
+  if (neighbour || !net.UnansweredFor(own, next)) {
+    return {};
+  }
+  const std::optional<Ip> configured = FindGateway(inside.record, next.family());
+  if (configured && *configured != next) {
+    return {{.text = Format("its default route leads to {}, which is not there", next),
+             .fix = FixByGateway(inside.record,
+                                 *configured,
+                                 Format("{} route replace default via {}", tool, *configured))}};
+  }
+  return Advise(Format("nobody answers the container for {}", next),
+                Format("see whether it is asked, and what it answers: tcpdump -ni {} {}",
+                       ShellWord(inside.record.link.gateway_ifname),
+                       next.is_ipv4() ? "arp" : "icmp6"));
+}
+
+// How the container sends `query`, which does not leave by its own interface as it should; `what`
+// is that.
+Causes FindWayFault(NodeFacts& facts,
+                    Inside& inside,
+                    const rtnl::RouteQuery& query,
+                    const std::string& what) {
+  rtnl::Socket& net = inside.interior->net;
+  const rtnl::Link& own = *inside.interior->link;
+  const rtnl::RouteAnswer way = net.LookUpRoute(query);
+  const std::string tool = IpTool(query.destination.family());
+  if (way.error != 0) {
+    return Advise(
+        Format(
+            "in the container {} does not get to {}: {}", what, query.destination, ErrorText(way)),
+        Format("look at its routes and rules: {}; {}",
+               InsideFix(inside.record, Cat(tool, " rule show")),
+               InsideFix(inside.record, Format("{} route get {}", tool, query.destination))));
+  }
+  if (way.link != own.index && own.master != way.link) {
+    const std::optional<rtnl::Link> other = net.FindLink(way.link);
+    return {{.text = Format("in the container {} leaves by '{}', not by '{}'",
+                            what,
+                            other ? other->name : "?",
+                            own.name),
+             .fix = query.source
+                        ? FixByOwnTable(own, inside.record, *query.source)
+                        : Fix::Advice(Format("look at its routes: {}",
+                                             InsideFix(inside.record, Cat(tool, " route"))))}};
+  }
+  return FindNeighbourFault(facts, inside, way.gateway.value_or(query.destination));
+}
+
+const Seen* FindInServer(const Trail& trail, PacketKind packet, Point point, bool is_end) {
+  return trail.Find({.side = Side::kServer, .packet = packet, .point = point, .is_end = is_end});
+}
+
+}  // namespace
+
+Causes ExplainLeaving(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  Inside inside(*connection.client_record);
+  if (!inside.interior) {
+    return Advise(Format("its namespace is not to be seen at '{}'", inside.record.netns_path),
+                  "look from where the runtime's mounts are seen");
+  }
+  if (!inside.HasLink()) {
+    return {};
+  }
+  if (const Seen* const drop = trail.LookupDrop()) {
+    return {CauseOf(facts, connection, *drop, "drops")};
+  }
+  const rtnl::RouteQuery query = {.destination = connection.destination,
+                                  .source = connection.source};
+  return FindWayFault(facts, inside, query, PacketText(connection, PacketKind::kRequest));
+}
+
+Causes ExplainEntering(const state::Record& record) {
+  Inside inside(record);
+  if (!inside.HasLink()) {
+    return {};
+  }
+  Causes silent = FindSilentReader(inside);
+  if (!silent.empty()) {
+    return silent;
+  }
+  const rtnl::Link& own = *inside.interior->link;
+  if (!own.up) {
+    return {{.text = Format("interface '{}' is down", own.name),
+             .fix = inside.Command(Format("ip link set {} up", ShellWord(own.name)))}};
+  }
+  const std::optional<std::string> mismatch = link::FindMacMismatch(own, record);
+  if (mismatch) {
+    return {{.text = *mismatch,
+             .fix = inside.Command(Format(
+                 "ip link set {} address {}", ShellWord(own.name), record.ContainerMac().Text()))}};
+  }
+  const int answers_nobody = 8;  // ip-sysctl.rst
+  if (own.ipv4 && own.ipv4->arp_ignore == answers_nobody) {
+    const std::string setting = netlink::Ipv4Setting(own.name, "arp_ignore");
+    return {{.text = Format(
+                 "{} is {}: who asks for an address there gets no answer", setting, answers_nobody),
+             .fix = inside.Command(Cat("sysctl -w ", ShellWord(Cat(setting, "=0"))))}};
+  }
+  return {};
+}
+
+Causes ExplainInContainer(const Connection& connection, const Trail& trail) {
+  Inside inside(*connection.server_record);
+  const Seen* const prerouting =
+      FindInServer(trail, PacketKind::kRequest, Point::kPrerouting, true);
+  if (!inside.HasLink()) {
+    return {};
+  }
+  Causes silent = FindSilentReader(inside);
+  if (!silent.empty()) {
+    return silent;
+  }
+  if (prerouting == nullptr || FindInServer(trail, PacketKind::kRequest, Point::kInput, false)) {
+    return Advise(
+        "in the container, rules that nf_tables does not show drop what comes for the "
+        "port",
+        Format("look at those of iptables-legacy: {}",
+               InsideFix(inside.record, "iptables-legacy-save")));
+  }
+  const rtnl::Link& own = *inside.interior->link;
+  const Ip destination = prerouting->Destination().value_or(connection.server);
+  const rtnl::RouteAnswer way = inside.interior->net.LookUpRoute(
+      {.destination = destination, .source = connection.source, .input_link = own.index});
+  if (IsByReversePath(inside.interior->net, way, own, connection.source)) {
+    Cause strict = StrictReversePath(own, connection.ClientText());
+    strict.fix = inside.Command(strict.fix.command);
+    return {strict};
+  }
+  return Advise(Format("the container does not take what comes for {}: {}",
+                       destination,
+                       way.error == 0 ? "it is not an address of its own" : ErrorText(way)),
+                Format("look at its addresses and routes: {}",
+                       InsideFix(inside.record, Cat(IpTool(destination.family()), " address"))));
+}
+
+// A rule inside, such as a sidecar's, has led it to another port.
+Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  const Seen* const input = FindInServer(trail, PacketKind::kRequest, Point::kInput, true);
+  Inside inside(*connection.server_record);
+  if (input != nullptr && input->DestinationPort() != connection.server_port) {
+    for (const Seen& seen : trail.steps) {
+      if (!seen.marker && seen.side == Side::kServer && seen.packet == PacketKind::kRequest &&
+          seen.step.handle != 0 && seen.step.verdict.code == nft::Verdict::Code::kAccept &&
+          seen.DestinationPort() == connection.server_port) {
+        return {CauseOf(
+            facts,
+            connection,
+            seen,
+            Format("redirects to port {}, where nobody answers,", input->DestinationPort()))};
+      }
+    }
+  }
+  if (trail.IsRefused() || !inside.HasLink()) {
+    return {};  // who listens says why
+  }
+  rtnl::RouteQuery query = AnswersOf(connection, 0);
+  return FindWayFault(facts, inside, query, PacketText(connection, PacketKind::kAnswer));
+}
+
+Causes ExplainAnswer(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  Inside inside(*connection.server_record);
+  if (!inside.HasLink()) {
+    return {};
+  }
+  if (const Seen* const drop = trail.LookupDrop()) {
+    return {CauseOf(facts, connection, *drop, "drops")};
+  }
+  Causes causes =
+      FindBlackhole(inside.interior->net, *inside.interior->link, InsideFix(inside.record, ""));
+  if (causes.empty()) {
+    causes = FindWayFault(
+        facts, inside, AnswersOf(connection, 0), PacketText(connection, PacketKind::kAnswer));
+  }
+  return causes;
+}
+
+}  // namespace nomad_bridge::causes

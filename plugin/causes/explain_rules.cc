@@ -1,0 +1,96 @@
+#include "plugin/causes/explain_rules.h"
+
+#include <algorithm>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/causes/explain_inside.h"
+#include "plugin/causes/rule_cause.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using probe::PacketKind;
+
+// A rule that gives it to a program, behind which it was not seen.
+const Seen* KeptByRule(const Trail& trail) {
+  const Seen* const last = trail.steps.empty() ? nullptr : &trail.steps.back();
+  const bool is_kept = last != nullptr && !last->marker &&
+                       (last->step.verdict.code == nft::Verdict::Code::kQueue ||
+                        last->step.verdict.code == nft::Verdict::Code::kStolen);
+  return is_kept ? last : nullptr;
+}
+
+// Our rules drop what conntrack does not take for a part of a connection.
+Causes ByConntrack(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  Causes untracked = FindUntracking(facts, connection, trail);
+  if (!untracked.empty()) {
+    return untracked;
+  }
+  return {{.text = Format("conntrack does not take {} for a part of the connection",
+                          PacketText(connection, PacketKind::kAnswer)),
+           .fix = Fix::Advice("look at its zones and timeouts: nft list ruleset; iptables-save -t "
+                              "raw; sysctl net.netfilter")}};
+}
+
+// What our rules drop is meant, unless somebody else's doing leads it to them.
+Causes ByOurs(NodeFacts& facts,
+              const Connection& connection,
+              const Trail& trail,
+              const Seen& drop) {
+  if (Contains(drop.path, std::string("invalid"))) {
+    return ByConntrack(facts, connection, trail);
+  }
+  const bool is_answer = drop.packet == PacketKind::kAnswer && connection.server_record;
+  Causes causes = is_answer && drop.step.table.family == nft::TableFamily::kBridge
+                      ? ExplainAnswer(facts, connection, trail)
+                      : Causes();
+  return causes.empty() ? Causes{CauseOf(facts, connection, drop, "drops")} : causes;
+}
+
+}  // namespace
+
+Causes ExplainByRule(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  if (const Seen* const drop = trail.Drop()) {
+    return IsOurs(*drop) ? ByOurs(facts, connection, trail, *drop)
+                         : Causes{CauseOf(facts, connection, *drop, "drops")};
+  }
+  if (const Seen* const kept = KeptByRule(trail)) {
+    return {CauseOf(facts, connection, *kept, "hands to a program that does not answer")};
+  }
+  return {};
+}
+
+Causes FindRedirect(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  const std::vector<nft::Socket::TableChain> chains = facts.host.nft.Chains();
+  const auto redirects = [&](const Seen& seen) {
+    const auto is_base = [&](const nft::Socket::TableChain& each) {
+      return each.table == seen.step.table && each.chain.name == seen.path.front() &&
+             each.chain.hook && each.chain.hook->type == "nat";
+    };
+    return !seen.marker && !IsOurs(seen) && seen.side == Side::kNode &&
+           seen.packet == PacketKind::kRequest && seen.step.handle != 0 &&
+           seen.step.verdict.code == nft::Verdict::Code::kAccept &&
+           std::ranges::any_of(chains, is_base);
+  };
+  const auto redirect = std::ranges::find_if(trail.steps, redirects);
+  return redirect == trail.steps.end() ? Causes()
+                                       : Causes{CauseOf(facts, connection, *redirect, "redirects")};
+}
+
+Causes FindUntracking(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  for (const Seen& seen : trail.steps) {
+    if (seen.marker || IsOurs(seen) || seen.step.handle == 0 || seen.side != Side::kNode) {
+      continue;
+    }
+    const std::string rule = RuleText(facts, connection, seen);
+    for (const char* const word : {"notrack", "ct zone", "xt target \"CT\"", "xt target CT"}) {
+      if (rule.find(word) != std::string::npos) {
+        return {CauseOf(facts, connection, seen, "changes how conntrack follows")};
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,14 @@
+// What the policies in force make of a connection.
+//
+// Errors   kKernel
+#pragma once
+
+#include "plugin/causes/cause.h"
+#include "plugin/causes/connection.h"
+
+namespace nomad_bridge::causes {
+
+// The policy that refuses it; empty: none does.
+[[nodiscard]] Causes FindInPolicies(state::Host& host, const Connection& connection);
+
+}  // namespace nomad_bridge::causes

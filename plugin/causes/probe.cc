@@ -1,0 +1,389 @@
+#include "plugin/causes/probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <set>
+#include <utility>
+
+#include <netinet/in.h>
+#include <poll.h>
+
+#include "base/file_lock.h"
+#include "base/list.h"
+#include "netlink/conntrack/conntrack.h"
+#include "netlink/probe/injector.h"
+#include "netlink/probe/pending_reset.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/link/uplink.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using nft::TableFamily;
+using probe::Observer;
+using probe::PacketKind;
+using Point = nft::Hook::Point;
+using Place = Connection::Place;
+
+// A neighbour that is there has answered by then.
+constexpr std::chrono::milliseconds kLongest{500};
+// An address of IPv6 that is new finds no neighbours for so long, as others may have it.
+constexpr std::chrono::milliseconds kNewAddress{2500};
+// What a rule has dropped is seen by then in the other namespace, too.
+constexpr std::chrono::milliseconds kMoment{20};
+
+// Seen from a container the client's side or the server's: a namespace may have both.
+Side SideOf(const probe::Marker& marker, PacketKind packet) {
+  const bool is_netdev = marker.family == TableFamily::kNetdev;
+  const bool leaves = is_netdev
+                          ? marker.point == Point::kEgress
+                          : marker.point == Point::kOutput || marker.point == Point::kPostrouting;
+  const bool is_request = packet == PacketKind::kRequest || packet == PacketKind::kAsk;
+  return leaves == is_request ? Side::kClient : Side::kServer;
+}
+
+// One probe, from what is to be watched to what was seen.
+class Run {
+ public:
+  Run(NodeFacts& facts, const Connection& connection)
+      : facts_(facts), host_(facts.host), connection_(connection), flow_(ChooseFlow()) {}
+
+  Trail Make() {
+    RequireUnasked();
+    OpenContainers();
+    std::optional<probe::PendingReset> reset;
+    if (connection_.from == Place::kBeyond && IsTcp()) {
+      reset.emplace(host_.netns, Entry(), Frame(probe::ResetPacket(flow_)));
+    }
+    std::vector<Watch> watches;
+    watches.push_back({.observer = Observer::Start(host_.netns, WhatOnNode()), .is_node = true});
+    if (client_) {
+      watches.push_back({.observer = Observer::Start(*client_, WhatInside())});
+    }
+    if (server_ && !(client_ && client_->id() == server_->id())) {
+      watches.push_back({.observer = Observer::Start(*server_, WhatInside())});
+    }
+    trail_.has_egress = watches.front().observer.HasEgress();
+    trail_.was_sent = Send();
+    // A rule that drops a packet of one's own fails its sending, too.
+    Await(watches, trail_.was_sent ? kLongest : kMoment);
+    reset.reset();
+    ForgetConnection();
+    return std::move(trail_);
+  }
+
+ private:
+  struct Watch {
+    Observer observer;
+    bool is_node = false;
+    std::vector<probe::Sighting> fresh = {};
+    Side side = Side::kNode;  // of the last marker
+  };
+
+  [[nodiscard]] probe::Flow ChooseFlow() const {
+    constexpr std::uint16_t kFirst = 50000;
+    constexpr std::uint16_t kLast = 60000;
+    std::random_device random;
+    return {.source = connection_.source,
+            .destination = connection_.destination,
+            .protocol = static_cast<std::uint8_t>(connection_.protocol),
+            .source_port = std::uniform_int_distribution<std::uint16_t>(kFirst, kLast)(random),
+            .destination_port = connection_.port,
+            .token = std::uniform_int_distribution<std::uint32_t>(1, 0x7fffffff)(random)};
+  }
+
+  [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
+
+  // The kernel does not ask again at once for a neighbour that it is asking for in vain.
+  void RequireUnasked() {
+    const std::optional<state::Record>& record = connection_.server_record;
+    const std::optional<rtnl::Link> gateway =
+        record ? facts_.FindLink(record->link.gateway_ifname) : std::nullopt;
+    if (gateway) {
+      host_.net.ForgetUnanswered(*gateway, connection_.server);
+    }
+    const std::optional<Ip> next = NextHop();
+    if (connection_.uplink && next) {
+      host_.net.ForgetUnanswered(*connection_.uplink, *next);
+    }
+  }
+
+  void OpenContainers() {
+    if (connection_.client_record) {
+      client_ = FindNetns(*connection_.client_record);
+    }
+    if (connection_.server_record) {
+      server_ = FindNetns(*connection_.server_record);
+    }
+  }
+
+  // ---- what is watched
+
+  [[nodiscard]] Observer::What What() const {
+    Observer::What what = {
+        .flow = flow_,
+        .asked = {connection_.server, connection_.source, connection_.destination},
+        .devices = {},
+        .catches = {}};
+    for (const std::optional<state::Record>* const record :
+         {&connection_.client_record, &connection_.server_record}) {
+      for (const Cidr& gateway : *record ? (*record)->link.gateways : std::vector<Cidr>()) {
+        what.asked.insert(gateway.address);
+      }
+    }
+    return what;
+  }
+
+  // The links by which the node is reached, with the ports of those that are bridges.
+  [[nodiscard]] std::set<std::string> Uplinks() {
+    std::set<std::string> names;
+    for (const rtnl::Link& link : facts_.Uplinks()) {
+      names.insert(link.name);
+      if (link.kind == "bridge") {
+        names.merge(link::FindUplinks(facts_.Links(), link));
+      }
+    }
+    if (connection_.uplink) {
+      names.insert(connection_.uplink->name);
+    }
+    return names;
+  }
+
+  [[nodiscard]] Observer::What WhatOnNode() {
+    Observer::What what = What();
+    if (const std::optional<Ip> next = NextHop()) {
+      what.asked.insert(*next);
+    }
+    const std::set<std::string> uplinks = Uplinks();
+    what.devices = uplinks;
+    AddContainerLinks(what.devices);
+    if (connection_.from == Place::kBeyond || connection_.to == Place::kBeyond) {
+      AddCatches(uplinks, what.catches);
+    }
+    if (!IsTcp() && connection_.to == Place::kNode) {
+      what.catches.push_back(AtInput());
+    }
+    return what;
+  }
+
+  // The bridge and the host's end of the containers at both ends.
+  void AddContainerLinks(std::set<std::string>& devices) {
+    for (const std::optional<state::Record>* const record :
+         {&connection_.client_record, &connection_.server_record}) {
+      if (!*record) {
+        continue;
+      }
+      for (const std::string& name :
+           {(*record)->link.gateway_ifname, state::HostVethName((*record)->id)}) {
+        if (facts_.FindLink(name)) {
+          devices.insert(name);
+        }
+      }
+    }
+  }
+
+  // Of what leaves the node. A bridge hands it on to its ports: there it is caught.
+  void AddCatches(const std::set<std::string>& uplinks, std::vector<probe::Catch>& catches) {
+    const PacketKind kind =
+        connection_.to == Place::kBeyond ? PacketKind::kRequest : PacketKind::kAnswer;
+    if (!IsTcp() && kind == PacketKind::kAnswer) {
+      return;  // it does not reach its service
+    }
+    for (const std::string& uplink : uplinks) {
+      const std::optional<rtnl::Link> link = facts_.FindLink(uplink);
+      const bool has_ports =
+          link && link->kind == "bridge" && !link::FindUplinks(facts_.Links(), *link).empty();
+      if (!has_ports) {
+        catches.push_back({.packet = kind, .device = uplink});
+      }
+    }
+  }
+
+  [[nodiscard]] Observer::What WhatInside() const {
+    Observer::What what = What();
+    for (const std::optional<state::Record>* const record :
+         {&connection_.client_record, &connection_.server_record}) {
+      if (*record) {
+        what.devices.insert((*record)->id.ifname);
+      }
+    }
+    if (!IsTcp() && connection_.to == Place::kAllocation) {
+      what.catches.push_back(AtInput());
+    }
+    return what;
+  }
+
+  static probe::Catch AtInput() {
+    return {.packet = PacketKind::kRequest,
+            .family = TableFamily::kInet,
+            .point = Point::kInput,
+            .device = {}};
+  }
+
+  // To which what leaves the node is sent there.
+  [[nodiscard]] std::optional<Ip> NextHop() {
+    const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
+    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = far});
+    return way.error == 0 ? way.gateway : std::nullopt;
+  }
+
+  // ---- sending
+
+  [[nodiscard]] bool Send() {
+    if (connection_.from == Place::kNode) {
+      return probe::SendOwn(host_.netns, flow_, probe::FirstPacket(flow_));
+    }
+    if (connection_.from == Place::kAllocation) {
+      return client_ && probe::SendOwn(*client_, flow_, probe::FirstPacket(flow_));
+    }
+    return probe::Inject(host_.netns, Entry(), Frame(probe::FirstPacket(flow_)));
+  }
+
+  // As a neighbour on the uplink's network sends it.
+  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet) {
+    const rtnl::Link& uplink = *connection_.uplink;
+    const std::optional<rtnl::Neighbour> neighbour =
+        host_.net.FindNeighbour(uplink, NextHop().value_or(connection_.source));
+    constexpr Mac kAnyone = {{0x02, 0, 0, 0, 0, 0x01}};
+    return probe::Framed(TakerOf(uplink), neighbour ? neighbour->mac : kAnyone, packet);
+  }
+
+  // What comes by a bridge comes by a port of it.
+  [[nodiscard]] int Entry() {
+    const rtnl::Link& uplink = *connection_.uplink;
+    if (uplink.kind == "bridge") {
+      for (const std::string& name : link::FindUplinks(facts_.Links(), uplink)) {
+        const std::optional<rtnl::Link> port = facts_.FindLink(name);
+        if (port && port->operational) {
+          return port->index;
+        }
+      }
+    }
+    return uplink.index;
+  }
+
+  // The MAC that a neighbour on the uplink's network sends to.
+  [[nodiscard]] Mac TakerOf(const rtnl::Link& uplink) const {
+    const std::optional<state::Record>& record = connection_.server_record;
+    const bool is_on_bridge = record && !connection_.IsPublished() && !uplink.name.empty() &&
+                              record->link.bridge == uplink.name;
+    return is_on_bridge ? record->ContainerMac() : uplink.mac;
+  }
+
+  // ---- watching
+
+  void Await(std::vector<Watch>& watches, std::chrono::milliseconds patience) {
+    Deadline deadline = FromNow(patience);
+    for (;;) {
+      for (Watch& watch : watches) {
+        watch.observer.Take(watch.fresh);
+        trail_.is_complete = trail_.is_complete && !watch.observer.HasLostEvents();
+        Take(watch);
+      }
+      Sort();
+      if (IsAnswered()) {
+        return;
+      }
+      if (trail_.Drop() != nullptr || trail_.IsRefused()) {
+        deadline = std::min(deadline, FromNow(kMoment));
+      }
+      if (!AwaitMore(watches, deadline)) {
+        if (patience >= kNewAddress || !IsAwaitingNeighbour()) {
+          return;
+        }
+        patience = kNewAddress;
+        deadline = FromNow(patience);
+      }
+    }
+  }
+
+  [[nodiscard]] bool IsAwaitingNeighbour() const {
+    const Seen* const last = trail_.LastMarker();
+    return last != nullptr && last->side == Side::kNode && trail_.Drop() == nullptr &&
+           last->marker->family == TableFamily::kInet &&
+           last->marker->point == Point::kPostrouting && last->marker->is_end &&
+           connection_.family() == Family::kIpv6;
+  }
+
+  // False at the deadline.
+  static bool AwaitMore(const std::vector<Watch>& watches, Deadline deadline) {
+    std::vector<pollfd> waiting;
+    waiting.reserve(watches.size());
+    for (const Watch& watch : watches) {
+      waiting.push_back({.fd = watch.observer.fd(), .events = POLLIN, .revents = 0});
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    return left.count() > 0 &&
+           ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) > 0;
+  }
+
+  void Take(Watch& watch) {
+    for (probe::Sighting& sighting : watch.fresh) {
+      if (sighting.marker && !watch.is_node) {
+        watch.side = SideOf(*sighting.marker, sighting.packet);
+      }
+      const bool is_lookup =
+          sighting.packet == PacketKind::kAsk || sighting.packet == PacketKind::kTold;
+      Seen seen;
+      static_cast<probe::Sighting&>(seen) = std::move(sighting);
+      seen.side = watch.side;
+      (is_lookup ? trail_.lookups : trail_.steps).push_back(std::move(seen));
+    }
+    watch.fresh.clear();
+  }
+
+  // Those of one namespace come in their order; a request goes to the server's, an answer back.
+  void Sort() {
+    const auto place = [](const Seen& seen) {
+      const int side = static_cast<int>(seen.side);
+      constexpr int kSides = 3;
+      return seen.packet == PacketKind::kRequest ? side : 2 * kSides - side;
+    };
+    std::ranges::stable_sort(trail_.steps, {}, place);
+  }
+
+  [[nodiscard]] bool IsAnswered() const {
+    if (!IsTcp() || connection_.to == Place::kBeyond) {
+      return trail_.IsCaught(PacketKind::kRequest);
+    }
+    const Side end = connection_.from == Place::kNode ? Side::kNode : Side::kClient;
+    return connection_.from == Place::kBeyond ? trail_.IsCaught(PacketKind::kAnswer)
+                                              : trail_.Find({.side = end,
+                                                             .packet = PacketKind::kAnswer,
+                                                             .point = Point::kInput,
+                                                             .is_end = true}) != nullptr;
+  }
+
+  // It is over, and would be counted for some seconds more.
+  void ForgetConnection() {
+    if (!host_.conntrack) {
+      host_.conntrack = conntrack::Conntrack::In(host_.netns);
+    }
+    const conntrack::Beginning beginning = {.protocol = flow_.protocol,
+                                            .source = flow_.source,
+                                            .source_port = flow_.source_port,
+                                            .destination = flow_.destination,
+                                            .destination_port = flow_.destination_port};
+    host_.conntrack->ForgetBegun(beginning);
+  }
+
+  NodeFacts& facts_;
+  state::Host& host_;
+  const Connection& connection_;
+  probe::Flow flow_;
+  std::optional<netlink::Netns> client_;
+  std::optional<netlink::Netns> server_;
+  Trail trail_;
+};
+
+}  // namespace
+
+Trail Probe(NodeFacts& facts, const Connection& connection) {
+  return Run(facts, connection).Make();
+}
+
+}  // namespace nomad_bridge::causes

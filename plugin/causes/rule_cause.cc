@@ -1,0 +1,311 @@
+#include "plugin/causes/rule_cause.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include <netinet/icmp6.h>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/foreign_drops.h"
+#include "firewall/table.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/causes/in_policies.h"
+#include "plugin/foreign/tools.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using nft::TableFamily;
+using probe::PacketKind;
+using Place = Connection::Place;
+
+// The container that `seen` is in; nullptr: the node.
+const state::Record* ContainerOf(const Connection& connection, const Seen& seen) {
+  const std::optional<state::Record>& record =
+      seen.side == Side::kClient ? connection.client_record : connection.server_record;
+  return seen.side == Side::kNode || !record ? nullptr : &*record;
+}
+
+bool IsIptables(const nft::TableId& table) {
+  constexpr std::array<std::string_view, 5> kTables = {
+      "filter", "nat", "mangle", "raw", "security"};
+  return (table.family == TableFamily::kIp || table.family == TableFamily::kIp6) &&
+         Contains(kTables, table.name);
+}
+
+bool IsLookup(const Seen& seen) {
+  return seen.packet == PacketKind::kAsk || seen.packet == PacketKind::kTold;
+}
+
+// The line of `nft -a list chain` that has the rule's handle; empty: it cannot be had.
+std::string ReadRule(NodeFacts& facts, const Connection& connection, const Seen& seen) {
+  const std::optional<std::string> tool = foreign::FindTool("nft");
+  if (!tool || seen.step.handle == 0) {
+    return {};
+  }
+  std::string listing;
+  const auto read = [&] {
+    listing = foreign::RunTool(*tool,
+                               {"-a",
+                                "list",
+                                "chain",
+                                nft::Text(seen.step.table.family),
+                                seen.step.table.name,
+                                seen.step.chain})
+                  .out;
+  };
+  if (const state::Record* const record = ContainerOf(connection, seen)) {
+    const std::optional<netlink::Netns> netns = FindNetns(*record);
+    if (!netns) {
+      return {};
+    }
+    netlink::InNetns(*netns, read);
+  } else {
+    netlink::InNetns(facts.host.netns, read);
+  }
+  const std::string end = Cat(" # handle ", seen.step.handle);
+  for (const std::string& line : SplitFields(listing, "\n")) {
+    if (line.ends_with(end)) {
+      const std::size_t first = line.find_first_not_of("\t ");
+      return line.substr(first, line.size() - end.size() - first);
+    }
+  }
+  return {};
+}
+
+// A chain that is for the operator's own rules, on the way to this one.
+bool IsOperators(const Connection& connection, const Seen& seen) {
+  std::vector<std::string> chains = {"DOCKER-USER",
+                                     "ufw-user-forward",
+                                     "ufw6-user-forward",
+                                     "ufw-user-input",
+                                     "ufw6-user-input",
+                                     "ufw-user-output",
+                                     "ufw6-user-output"};
+  for (const std::optional<state::Record>* const record :
+       {&connection.server_record, &connection.client_record}) {
+    if (*record) {
+      chains.push_back((*record)->rules.forward_hook.admin_chain);
+    }
+  }
+  return IsIptables(seen.step.table) &&
+         std::ranges::any_of(seen.path, [&](const auto& each) { return Contains(chains, each); });
+}
+
+// What tells these packets from others at that hook, in one of two languages.
+struct Match {
+  std::optional<Ip> source;
+  std::optional<Ip> destination;
+  std::uint16_t source_port = 0;
+  std::uint16_t destination_port = 0;
+};
+
+// An address of the node is left out: it has several.
+Match MatchOf(const Connection& connection, const Seen& seen) {
+  const auto if_own = [&](const std::optional<Ip>& address) {
+    const bool is_own =
+        address == connection.server || (connection.client_record && address == connection.source);
+    return is_own && connection.to != Place::kBeyond ? address : std::nullopt;
+  };
+  Match match = {.source = if_own(seen.Source()), .destination = if_own(seen.Destination())};
+  (seen.packet == PacketKind::kAnswer ? match.source_port : match.destination_port) =
+      seen.packet == PacketKind::kAnswer ? seen.SourcePort() : seen.DestinationPort();
+  return match;
+}
+
+std::string NftMatch(const Connection& connection, const Match& match) {
+  const std::string_view ip = connection.family() == Family::kIpv4 ? "ip" : "ip6";
+  const std::string protocol = connection.Protocol();
+  std::string text;
+  const auto add = [&](std::string_view of, std::string_view key, const auto& value) {
+    text += Format("{} {} {} ", of, key, value);
+  };
+  if (match.source) {
+    add(ip, "saddr", *match.source);
+  }
+  if (match.destination) {
+    add(ip, "daddr", *match.destination);
+  }
+  if (match.source_port != 0) {
+    add(protocol, "sport", match.source_port);
+  }
+  if (match.destination_port != 0) {
+    add(protocol, "dport", match.destination_port);
+  }
+  return text;
+}
+
+std::string IptablesMatch(const Connection& connection, const Match& match) {
+  std::string text;
+  if (match.source) {
+    text += Format("-s {} ", *match.source);
+  }
+  if (match.destination) {
+    text += Format("-d {} ", *match.destination);
+  }
+  text += Format("-p {} ", connection.Protocol());
+  if (match.source_port != 0) {
+    text += Format("--sport {} ", match.source_port);
+  }
+  if (match.destination_port != 0) {
+    text += Format("--dport {} ", match.destination_port);
+  }
+  return text;
+}
+
+std::string LookupCommand(const Connection& connection, const Seen& seen) {
+  const nft::TableId& table = seen.step.table;
+  if (IsIptables(table)) {
+    const int type = seen.packet == PacketKind::kAsk ? ND_NEIGHBOR_SOLICIT : ND_NEIGHBOR_ADVERT;
+    return Format("ip6tables -t {} -I {} -p icmpv6 --icmpv6-type {} -j ACCEPT",
+                  table.name,
+                  ShellWord(seen.step.chain),
+                  type);
+  }
+  return Format("nft insert rule {} {} {} {} accept",
+                nft::Text(table.family),
+                ShellWord(table.name),
+                ShellWord(seen.step.chain),
+                connection.family() == Family::kIpv4
+                    ? "meta protocol arp"
+                    : "icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }'");
+}
+
+// Before the rule, in the same chain: a verdict there ends the base chain.
+std::string CommandOf(const Connection& connection, const Seen& seen) {
+  const nft::TableId& table = seen.step.table;
+  if (IsLookup(seen)) {
+    return LookupCommand(connection, seen);
+  }
+  const Match match = MatchOf(connection, seen);
+  if (IsIptables(table)) {
+    return Format("{} -t {} -I {} {}-j ACCEPT",
+                  table.family == TableFamily::kIp ? "iptables" : "ip6tables",
+                  table.name,
+                  ShellWord(seen.step.chain),
+                  IptablesMatch(connection, match));
+  }
+  const std::optional<state::Record>& record =
+      connection.server_record ? connection.server_record : connection.client_record;
+  const int bit = record ? record->rules.forward_hook.accept_mark_bit : 0;
+  const bool has_our_mark = record && (seen.step.mark & (std::uint32_t{1} << bit)) != 0;
+  return has_our_mark && seen.side == Side::kNode
+             ? firewall::AcceptMarkCommand(table, seen.step.chain, bit)
+             : Format("nft insert rule {} {} {} {}accept",
+                      nft::Text(table.family),
+                      ShellWord(table.name),
+                      ShellWord(seen.step.chain),
+                      NftMatch(connection, match));
+}
+
+// What our own rules drop is meant.
+Cause OfOurs(NodeFacts& facts, const Connection& connection, const Seen& seen, std::string text) {
+  const auto passes = [&](std::string_view chain) {
+    return std::ranges::any_of(seen.path,
+                               [&](const std::string& each) { return each.starts_with(chain); });
+  };
+  if (passes("admit")) {
+    Causes refused = FindInPolicies(facts.host, connection);
+    if (!refused.empty()) {
+      refused.front().is_meant = true;
+      return std::move(refused.front());
+    }
+  }
+  const std::string_view key = seen.step.table.family == TableFamily::kBridge ? "sourceCheck"
+                               : passes("between_networks")                   ? "ingressPolicy"
+                               : passes("admit")                              ? "a policy"
+                                                                              : "inbound";
+  return {.text = std::move(text),
+          .fix = Fix::Advice(
+              passes("admit")
+                  ? "compare the rules with the files of policies: nomad-bridge policy status"
+                  : Format("that is what the network's config says by '{}'", key))};
+}
+
+std::string LookupText(const Connection& connection, const Seen& seen) {
+  const bool is_arp = connection.family() == Family::kIpv4;
+  return seen.packet == PacketKind::kAsk ? (is_arp ? "ARP requests" : "neighbour solicitations")
+                                         : (is_arp ? "ARP replies" : "neighbour advertisements");
+}
+
+// ufw keeps its own rules; what iptables is told it forgets with the next reload.
+std::optional<std::string> UfwCommand(NodeFacts& facts,
+                                      const Connection& connection,
+                                      const Seen& seen) {
+  const bool is_input = connection.to == Place::kNode && connection.client_record &&
+                        seen.packet == PacketKind::kRequest && IsIptables(seen.step.table);
+  if (!is_input || !facts.host.nft.FindChain(seen.step.table, "ufw-user-input")) {
+    return std::nullopt;
+  }
+  return Format("ufw allow proto {} from {} to any port {}",
+                connection.Protocol(),
+                connection.source,
+                connection.port);
+}
+
+}  // namespace
+
+bool IsOurs(const Seen& seen) {
+  return seen.step.table.name == firewall::TableId().name;
+}
+
+std::string PacketText(const Connection& connection, PacketKind packet) {
+  const bool is_answer = packet == PacketKind::kAnswer;
+  if (connection.from == Place::kAllocation && !connection.IsPublished()) {
+    return is_answer
+               ? "the answer"
+               : Format(
+                     "what it sends to {}:{}", Bracketed(connection.destination), connection.port);
+  }
+  return is_answer ? "what the port answers" : "what comes for the port";
+}
+
+std::string RuleText(NodeFacts& facts, const Connection& connection, const Seen& seen) {
+  const std::string rule = ReadRule(facts, connection, seen);
+  return Format(
+      "chain {} of table {} ({})",
+      seen.step.chain,
+      nft::Text(seen.step.table),
+      seen.step.handle == 0
+          ? std::string("policy drop")
+          : Format("rule with handle {}{}{}", seen.step.handle, rule.empty() ? "" : ": ", rule));
+}
+
+Cause CauseOf(NodeFacts& facts,
+              const Connection& connection,
+              const Seen& seen,
+              const std::string& does) {
+  const state::Record* const container = ContainerOf(connection, seen);
+  const std::string rule = RuleText(facts, connection, seen);
+  std::string text =
+      Format("{}, {} {} {}",
+             container == nullptr ? "on the node" : "in the container",
+             rule,
+             does,
+             IsLookup(seen) ? LookupText(connection, seen) : PacketText(connection, seen.packet));
+  if (container == nullptr && IsOurs(seen)) {
+    return OfOurs(facts, connection, seen, std::move(text));
+  }
+  const std::optional<std::string> by_ufw = UfwCommand(facts, connection, seen);
+  std::string command = by_ufw ? *by_ufw : CommandOf(connection, seen);
+  if (container != nullptr) {
+    command = InsideFix(*container, command);
+  }
+  if (IsOperators(connection, seen)) {
+    return {.text = std::move(text),
+            .fix = Fix::Advice(Cat(
+                "that chain has the operator's own rules; if this one is not meant: ", command)),
+            .is_meant = true};
+  }
+  if (seen.step.handle != 0 && rule.find("saddr") != std::string::npos) {
+    return {.text = std::move(text),
+            .fix = Fix::Advice(
+                Cat("the rule is about clients' addresses; if it is not meant: ", command))};
+  }
+  return {.text = std::move(text), .fix = std::move(command)};
+}
+
+}  // namespace nomad_bridge::causes

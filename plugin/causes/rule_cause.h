@@ -1,0 +1,32 @@
+// What a rule that a probe has met does to the connection, and the command that lets it pass.
+//
+// Shapes   The rule's text is as `nft` prints it, where that is installed.
+// Errors   kKernel
+#pragma once
+
+#include <string>
+
+#include "plugin/causes/cause.h"
+#include "plugin/causes/probe.h"
+
+namespace nomad_bridge::causes {
+
+// `seen`: a rule, or a chain's policy; `does`: "drops". A rule that somebody means gets advice: one
+// in a chain for the operator's own, one about clients' addresses, and one of ours.
+[[nodiscard]] Cause CauseOf(NodeFacts& facts,
+                            const Connection& connection,
+                            const Seen& seen,
+                            const std::string& does);
+
+// "what comes for the port", "what it sends to 10.0.0.1:80"; "what the port answers", "the answer"
+[[nodiscard]] std::string PacketText(const Connection& connection, probe::PacketKind packet);
+
+// "chain forward of table inet mine (policy drop)"; "... (rule with handle 4: tcp dport 80 drop)"
+[[nodiscard]] std::string RuleText(NodeFacts& facts,
+                                   const Connection& connection,
+                                   const Seen& seen);
+
+// Whether the table is one of ours.
+[[nodiscard]] bool IsOurs(const Seen& seen);
+
+}  // namespace nomad_bridge::causes

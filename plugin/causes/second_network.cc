@@ -1,0 +1,68 @@
+#include <algorithm>
+
+#include "base/text.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/link/uplink.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+constexpr std::uint32_t kMainTable = 254;
+
+// Another interface with a default route in the table that all look up.
+std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
+                                           const rtnl::Link& own,
+                                           Family family) {
+  const auto is_default = [&](const Route& route) {
+    return route.destination.prefix_length == 0 && route.destination.address.family() == family &&
+           route.table == kMainTable;
+  };
+  for (const rtnl::Link& link : container.Links()) {
+    if (link.index != own.index && std::ranges::any_of(container.Routes(link), is_default)) {
+      return link;
+    }
+  }
+  return std::nullopt;
+}
+
+// The attachment of the same container whose interface `link` is, if it drops others' addresses.
+std::optional<state::Record> FindChecked(state::Host& host,
+                                         const state::Record& record,
+                                         const rtnl::Link& link) {
+  const std::optional<rtnl::Link> outside =
+      link.kind == "veth" && link.peer_netns ? host.net.FindLink(link.peer) : std::nullopt;
+  std::optional<state::Record> other =
+      outside ? host.records.FindOwner(outside->name) : std::nullopt;
+  const bool is_checked = other && other->link.port.source_check && other->id != record.id &&
+                          other->netns == record.netns;
+  return is_checked ? other : std::nullopt;
+}
+
+}  // namespace
+
+Causes FindSecondNetwork(state::Host& host, Interior& inside) {
+  auto& [netns, record, container, own] = inside;
+  if (!own || record.rules.ports.empty()) {
+    return {};
+  }
+  const Ip& address = record.rules.ports.front().container_ip;
+  const std::optional<rtnl::Link> way = FindOtherDefault(container, *own, address.family());
+  const std::optional<state::Record> other = way ? FindChecked(host, record, *way) : std::nullopt;
+  const bool has_own_table =
+      other &&
+      container.LookUpRoute({.destination = link::Beyond(address.family()), .source = address})
+              .table != kMainTable;
+  if (!other || has_own_table) {
+    return {};
+  }
+  return {{.text = Format("what it answers from {} leaves by '{}', and sourceCheck of network '{}' "
+                          "drops it",
+                          address,
+                          way->name,
+                          other->id.network),
+           .fix = OwnGateway(record, address.family())
+                      ? FixByOwnTable(*own, record, address)
+                      : Fix::Advice(Cat("publish the port in network ", other->id.network))}};
+}
+
+}  // namespace nomad_bridge::causes

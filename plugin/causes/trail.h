@@ -1,0 +1,48 @@
+// Where the packets of a probe were seen, in their order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "netlink/probe/observer.h"
+
+namespace nomad_bridge::causes {
+
+// Where a packet was seen.
+enum class Side : std::uint8_t { kClient, kNode, kServer };
+
+struct Seen : probe::Sighting {
+  Side side = Side::kNode;
+};
+
+class Trail {
+ public:
+  bool was_sent = true;       // false: the link, or the namespace, does not take it
+  bool is_complete = true;    // false: the kernel has lost some of the trace
+  bool has_egress = true;     // whether there were markers at egress hooks
+  std::vector<Seen> steps;    // of request and answer, in their order
+  std::vector<Seen> lookups;  // of neighbours
+
+  // In front of all rules of a hook, or behind them.
+  struct Place {
+    Side side = Side::kNode;
+    probe::PacketKind packet = probe::PacketKind::kRequest;
+    nft::TableFamily family = nft::TableFamily::kInet;
+    nft::Hook::Point point = nft::Hook::Point::kPrerouting;
+    bool is_end = false;
+    std::string device = {};  // empty: any
+  };
+  // nullptr: it was not seen there
+  [[nodiscard]] const Seen* Find(const Place& place) const;
+  // nullptr: none was seen
+  [[nodiscard]] const Seen* LastMarker() const;
+  // The rule, or policy, that has dropped it.
+  [[nodiscard]] const Seen* Drop() const;
+  [[nodiscard]] const Seen* LookupDrop() const;
+  // The request or the answer was taken off its way by us.
+  [[nodiscard]] bool IsCaught(probe::PacketKind packet) const;
+  [[nodiscard]] bool IsRefused() const;  // by a reset
+};
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,44 @@
+// The way of a connection as one line: where it passes, and where it ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugin/causes/probe.h"
+
+namespace nomad_bridge::causes {
+
+struct Station {
+  enum class State : std::uint8_t { kPassed, kFailed, kNotReached };
+  // What a packet does there, which is where it stops if that fails.
+  enum class What : std::uint8_t {
+    kEnter,       // it comes from beyond, or leaves its own namespace
+    kPrerouting,  // rules, before it is routed
+    kRoute,
+    kInput,      // rules, for the node itself
+    kForward,    // rules, for others
+    kBridge,     // the network of the container
+    kContainer,  // rules and routes inside
+    kService,    // somebody answers
+    kAnswer,     // the answer gets back
+    kLeave,      // it leaves the node
+  };
+
+  What what = What::kEnter;
+  std::string name;  // "eth0", "forward"
+  State state = State::kNotReached;
+};
+
+struct Way {
+  std::vector<Station> stations;
+
+  // nullptr: it passes all of them
+  [[nodiscard]] const Station* Failed() const;
+  [[nodiscard]] bool IsWhole() const { return Failed() == nullptr; }
+  [[nodiscard]] bool Passes(Station::What what) const;
+};
+
+[[nodiscard]] Way WayOf(const Connection& connection, const Trail& trail);
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,124 @@
+#include "plugin/cli/host_side.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/attachment/reconcile.h"
+#include "plugin/attachment/segment.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/link/lan.h"
+#include "plugin/link/uplink.h"
+#include "plugin/rules/policy_tables.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using Area = Mismatch::Area;
+
+// A reconcile would take our bridge for a LAN's instead.
+Fix TakeOutStray(state::Host& host, const std::string& bridge) {
+  const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
+  const std::set<std::string> strays =
+      link ? link::FindUplinks(host.net, *link) : std::set<std::string>();
+  return strays.empty() ? Fix::Advice("nomad-bridge reconcile")
+                        : Fix(Format("ip link set {} nomaster", ShellWord(*strays.begin())));
+}
+
+bool IsBridgeName(const Mismatch& mismatch) {
+  return mismatch.area == Area::kBridge && mismatch.part == link::kLinkName;
+}
+
+// Packets go by no names of ports, and without the filter of a port more of them pass. What comes
+// back to whom it was sent by is one of many connections.
+bool IsPassing(const Mismatch& mismatch) {
+  constexpr std::array kOthers = {
+      Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
+  const std::array<std::string, 2> passing = {
+      link::kHairpinMode, Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
+  const bool is_port_name = mismatch.part == link::kLinkName && !IsBridgeName(mismatch);
+  return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part) || is_port_name;
+}
+
+// A chain of policies that does not judge what comes for the allocation.
+bool IsOfOtherPolicies(state::Host& host, const state::Record& record, const Mismatch& mismatch) {
+  const bool is_incoming = mismatch.part.starts_with("chain in-");
+  const auto is_about = [&](const nft::Chain& chain) {
+    return mismatch.part == Cat("chain ", chain.name);
+  };
+  return mismatch.part.starts_with("chain out-") ||
+         (is_incoming &&
+          std::ranges::none_of(rules::TableOfKind(host.policy.Program(), record.Workload()).chains,
+                               is_about));
+}
+
+// Whether what differs may keep the packets of a port that was asked for from their way.
+bool MayEnd(state::Host& host,
+            const state::Record& record,
+            const IsMeant& is_meant,
+            const Mismatch& mismatch) {
+  const auto is_concerned = [&](const portmap::DnatEntry& port) {
+    const Family family = port.container_ip.family();
+    return is_meant(port) && mismatch.family.value_or(family) == family;
+  };
+  return !IsPassing(mismatch) && !IsOfOtherPolicies(host, record, mismatch) &&
+         (record.rules.ports.empty() ? !IsBridgeName(mismatch)
+                                     : std::ranges::any_of(record.rules.ports, is_concerned));
+}
+
+void Add(const std::vector<Mismatch>& mismatches, bool ends, causes::Causes& causes) {
+  for (const Mismatch& mismatch : mismatches) {
+    causes.push_back({.text = mismatch.text, .fix = mismatch.fix, .ends = ends});
+  }
+}
+
+// What a bridge that is its operator's has lost. Whether that ends a connection a probe tells.
+causes::Causes FindOnBridge(state::Host& host, const std::string& bridge) {
+  causes::Causes causes;
+  const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
+  const bool is_way = link && host.net.LookupOutputInterface(link::Beyond(Family::kIpv4)) ==
+                                  std::optional(link->index);
+  Add(link::FindLostUplinks(host, bridge), is_way, causes);
+  for (const link::IdleLink& idle : link::FindIdleUplinks(host, bridge)) {
+    causes.push_back(
+        {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = is_way});
+  }
+  Add(link::FindLostAddresses(host, bridge), false, causes);
+  if (link) {
+    Add(link::FindDarkPorts(host, *link, link::FindUplinks(host.net, *link)), false, causes);
+  }
+  return causes;
+}
+
+}  // namespace
+
+HostSide CompareHostSide(state::Host& host, const Attachment& attachment, const IsMeant& is_meant) {
+  if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
+    return {.causes = {{.text = Format("an attachment that is {}", Text(attachment.state)),
+                        .fix = "nomad-bridge gc"}}};
+  }
+  const std::optional<FileLock> lock = host.records.TryLock(attachment.id);
+  if (!lock || attachment.state == State::kDead) {
+    return {};
+  }
+  const state::Record& record = *attachment.record;
+  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record};
+  const Mismatches found = attachment::Reconcile(host, scope, Mode::kLook).mismatches;
+  HostSide side;
+  for (const Mismatch& mismatch : found.left()) {
+    const bool is_of_rules = mismatch.area == Area::kTable || mismatch.area == Area::kStaticRules ||
+                             mismatch.area == Area::kElement;
+    side.are_rules_whole = side.are_rules_whole && !is_of_rules;
+    const bool is_stray = mismatch.part == attachment::kStrayUplink;
+    side.causes.push_back(
+        {.text = mismatch.text,
+         .fix = is_stray ? TakeOutStray(host, record.link.bridge) : FixOf(mismatch),
+         .ends = !is_stray && MayEnd(host, record, is_meant, mismatch)});
+  }
+  Append(side.causes, FindOnBridge(host, record.link.bridge));
+  return side;
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,20 @@
+// Whom an allocation does not reach: the argument of `inspect -to`.
+//
+// Errors   UsageError for what is none; CannotTell for an allocation without an address, or whose
+//          name nothing has.
+#pragma once
+
+#include "plugin/cli/command.h"
+#include "plugin/cli/named_attachments.h"
+#include "plugin/cli/side_mismatches.h"
+
+namespace nomad_bridge::cli {
+
+// -to: "10.0.0.1:22", "[2001:db8::1]:53/udp", "api:8080", "shop/api:8080"; nullopt without it.
+[[nodiscard]] std::optional<Question::Target> TargetOf(const Arguments& arguments,
+                                                       const Inventory& inventory);
+
+// With a client, the target is an address of one of `attachments` itself.
+void CheckTarget(const Question& question, const Attachments& attachments);
+
+}  // namespace nomad_bridge::cli

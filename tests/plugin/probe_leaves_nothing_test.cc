@@ -1,0 +1,145 @@
+// What a probe leaves behind, which is nothing, however it ends; and what it does to others
+// meanwhile.
+#include "tests/plugin/probe_world.h"
+#include "tests/support/killing.h"
+#include "tests/support/sweep.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class ProbeLeaves : public ProbeWorld {
+ protected:
+  // What is there of a probe: tables, and connections of others than closed ones.
+  [[nodiscard]] std::string Remains() {
+    std::string remains;
+    for (Node* const node : {&host(), &container()}) {
+      remains += node->Must({"sh", "-c", "nft list tables | grep nomad-bridge-probe || true"});
+      remains += node->Must({"sh", "-c", "ss -Htan state syn-recv"});
+    }
+    return remains;
+  }
+  [[nodiscard]] std::string Connections() {
+    return host().Must({"sh", "-c", Cat("conntrack -L 2>/dev/null | grep 198.41.0.4 || true")});
+  }
+};
+
+// Counts the packets of IPv4 and IPv6 that come, but for those of the links themselves.
+constexpr const char* kCapture = R"(
+import os, socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+s.bind(('uplink', 3))
+s.settimeout(0.1)
+open('/run/begun', 'w')
+count = 0
+while not os.path.exists('/run/over'):
+    try:
+        packet = s.recv(65536)
+    except TimeoutError:
+        continue
+    count += packet[0] >> 4 == 4 or packet[0] >> 4 == 6 and packet[6] in (6, 17)
+print(count)
+)";
+
+TEST_F(ProbeLeaves, NothingBehind) {
+  ASSERT_TRUE(Answers(kTcp));
+  const std::string ruleset = host().Must(Words("nft -s list ruleset"));
+  ASSERT_THAT(RunLine("inspect 8080"), Exits(0, Out(HasSubstr("answer ok"))));
+  EXPECT_EQ(Remains(), "");
+  EXPECT_EQ(Connections(), "");
+  EXPECT_EQ(host().Must(Words("nft -s list ruleset")), ruleset);
+  EXPECT_EQ(RunLine("list -json").json.at("attachments").size(), 1U);
+}
+
+TEST_F(ProbeLeaves, NothingOutsideTheNode) {
+  ASSERT_TRUE(Answers(kTcp)) << "the gateway is known";
+  Process capture =
+      Process::Start({.argv = {"python3", "-c", kCapture}, .in_child = [&] { outside().Enter(); }});
+  EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  ASSERT_THAT(RunLine("inspect 8080"), Exits(0));
+  ASSERT_THAT(RunLine("doctor -probe ports.probe"), Exits(0, Out(HasSubstr("ok    ports.probe"))));
+  ReplaceFile("/run/over", "");
+  EXPECT_EQ(capture.Wait().out, "0\n");
+}
+
+// Killed at any of its system calls: a reset comes all the same, and the markers go.
+TEST_F(ProbeLeaves, NothingHoweverItIsKilled) {
+  ASSERT_TRUE(Answers(kTcp));
+  int killed = 0;
+  for (int nth = FirstPoint();; nth += PointStep()) {
+    if (!RunKilledAt(Line({"inspect", "8080"}), nth).killed) {
+      break;
+    }
+    ++killed;
+    EXPECT_TRUE(Soon([&] { return Remains().empty(); })) << "call " << nth << "\n" << Remains();
+  }
+  EXPECT_GT(killed, 3);
+  EXPECT_TRUE(Answers(kTcp));
+}
+
+TEST_F(ProbeLeaves, OthersAlone) {
+  Node& other = AddContainer("other");
+  std::vector<Process> probes;
+  for (int i = 0; i < 3; ++i) {
+    probes.push_back(Process::Start(Line({"inspect", "8080"})));
+  }
+  Attach(DualStack(), As("other", other));
+  for (Process& probe : probes) {
+    EXPECT_THAT(probe.Wait(), Exits(0, Out(HasSubstr("answer ok"))));
+  }
+  EXPECT_EQ(Remains(), "");
+}
+
+// What its own tables change is nobody's change of ours.
+TEST_F(ProbeLeaves, TheCheckpointAlone) {
+  ASSERT_THAT(RunLine("reconcile -if-changed"), Exits(0));
+  ASSERT_THAT(RunLine("inspect 8080"), Exits(0));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("nothing to repair"))));
+}
+
+class ProbeWithout : public ProbeWorld {
+ protected:
+  [[nodiscard]] Outcome InspectWithout(const std::string& capabilities) {
+    std::vector<std::string> argv = {"setpriv", Cat("--bounding-set=", capabilities)};
+    for (const std::string& word : Line({"inspect", "8080"}).argv) {
+      argv.push_back(word);
+    }
+    Command command = Line({"inspect", "8080"});
+    command.argv = argv;
+    return Execute(command);
+  }
+};
+
+// As in a container that may not load programs: the facts remain, and what is not known is said.
+TEST_F(ProbeWithout, BpfSaysWhatItCannotLookAt) {
+  ASSERT_THAT(RunLine("inspect 8080"), Exits(0));
+  const Outcome without = InspectWithout("-bpf,-sys_admin");
+  EXPECT_EQ(without.exit_code, 2) << without;
+  EXPECT_THAT(without.out, HasSubstr("Unknown "));
+  EXPECT_THAT(RunLine("inspect 8080 -no-probe"),
+              Exits(0, Out(HasSubstr("nothing was sent: rules and routes"))));
+}
+
+class DoctorProbes : public ProbeWorld {};
+
+TEST_F(DoctorProbes, EveryPublishedPort) {
+  EXPECT_THAT(RunLine("doctor -probe ports"),
+              Exits(0, Out(HasSubstr("ok    ports.probe           5 published ports reached"))));
+  EXPECT_THAT(RunLine("doctor ports").out, Not(HasSubstr("ports.probe")));
+  host().Nft(
+      "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport 8080 "
+      "drop; }; }");
+  EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0)) << "is passive";
+  EXPECT_THAT(RunLine("doctor -probe ports.probe"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("FAIL  ports.probe"),
+                              HasSubstr("tcp 8080 of allocation"),
+                              HasSubstr("fix: nft insert rule ip mine early")))));
+}
+
+TEST_F(DoctorProbes, NoPortAccusesThatNobodyListens) {
+  Attach(Publish({Port(9090, 90)}), As("idle", AddContainer("idle")));
+  EXPECT_THAT(RunLine("doctor -probe ports.probe"), Exits(0));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,170 @@
+// The ways by which a published port is reached, each with the stations that inspect shows: all
+// kinds of clients, both families, both settings of br_netfilter.
+#include "tests/plugin/lan_world.h"
+#include "tests/plugin/probe_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// "uplink prerouting route" of the first connection, which is answered.
+std::string StationsOf(const json& diagnosis) {
+  std::string names;
+  for (const json& station : At(diagnosis, "/ways/0/stations")) {
+    EXPECT_EQ(station.at("state"), "passed") << diagnosis.at("ways");
+    names += Cat(names.empty() ? "" : " ", station.at("name").get<std::string>());
+  }
+  return names;
+}
+
+class ProbeWays : public ProbeWorld {
+ protected:
+  [[nodiscard]] std::string WayFrom(const std::string& client, const std::string& port = "8080") {
+    return StationsOf(DiagnosisOf(Cat(port, " -from ", client)));
+  }
+};
+
+constexpr const char* kRouted = "uplink prerouting route forward nomad container service answer";
+
+TEST_F(ProbeWays, FromBeyondTheNode) {
+  EXPECT_EQ(StationsOf(Diagnose(kTcp)), kRouted);
+  EXPECT_EQ(StationsOf(Diagnose(kFar)), kRouted);
+  EXPECT_EQ(WayFrom(kOutsideIp6), kRouted);
+  EXPECT_EQ(StationsOf(DiagnosisOf("8081")), kRouted) << "published on one address";
+}
+
+TEST_F(ProbeWays, OfAllPortsThatAnAllocationPublishes) {
+  const json ways = DiagnosisOf(kAllocation).at("ways");
+  std::vector<std::string> connections;
+  for (const json& way : ways) {
+    EXPECT_EQ(way.at("answered"), true) << way;
+    connections.push_back(way.at("connection"));
+  }
+  EXPECT_THAT(connections, UnorderedElementsAre("tcp 8080", "tcp 8080", "udp 8080", "tcp 8081"));
+}
+
+// What it answers is not probed.
+TEST_F(ProbeWays, OfADatagramToTheContainer) {
+  const json ways = DiagnosisOf("8080").at("ways");
+  const auto udp = std::ranges::find_if(
+      ways, [](const json& way) { return way.at("connection") == "udp 8080"; });
+  ASSERT_NE(udp, ways.end());
+  EXPECT_EQ(udp->at("stations").back().at("name"), "container");
+  host().Nft(
+      "table inet mine { chain f { type filter hook forward priority -10; udp dport 80 drop; }; }");
+  const json said = DiagnosisOf("8080");
+  EXPECT_THAT(At(said, "/causes/0/what").get<std::string>(),
+              HasSubstr("chain f of table inet mine (rule with handle 2: udp dport 80 drop)"));
+}
+
+TEST_F(ProbeWays, FromTheNodeItself) {
+  EXPECT_EQ(WayFrom(kHostIp4), "output nomad container service answer");
+  EXPECT_EQ(WayFrom("127.0.0.1"), "output nomad container service answer");
+  ASSERT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
+  host().Nft(
+      "table inet mine { chain r { type filter hook output priority raw; tcp dport 8080 drop; }; "
+      "}");
+  EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "");
+  EXPECT_EQ(Diagnose(kTcp).at("cause"), nullptr) << "others are answered";
+  const json said = DiagnoseFrom(kHostIp4);
+  EXPECT_THAT(said.at("cause").get<std::string>(),
+              HasSubstr("chain r of table inet mine (rule with handle 2: tcp dport 8080 drop)"));
+  Paste(At(said, "/causes/0/fix"));
+  EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
+}
+
+TEST_F(ProbeWays, FromTheNodeWhereThePortIsOn127001) {
+  Node& other = AddContainer("other");
+  Attach(Publish({Port(8082, 80, "tcp", "127.0.0.1")}), As("other", other));
+  Serve(other, Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
+  ASSERT_EQ(TcpText(host(), "127.0.0.1", 8082), "hello");
+  EXPECT_EQ(StationsOf(DiagnosisOf("8082")), "output nomad container service answer");
+}
+
+class ProbeNeighbours : public ProbeWays {
+ protected:
+  void SetUp() override {
+    ProbeWays::SetUp();
+    neighbour_ = AddressOf(Attach(DualStack(), As("other", other_)));
+  }
+
+  Node& other_ = AddContainer("other");
+  std::string neighbour_;
+};
+
+TEST_F(ProbeNeighbours, ComeByThePublishedPort) {
+  for (const char* const bridge_nf : {"0", "1"}) {
+    SetBridgeNf(bridge_nf);
+    ASSERT_EQ(TcpText(other_, kHostIp4, 8080), "hello") << bridge_nf;
+    EXPECT_EQ(WayFrom(neighbour_), "client prerouting route forward nomad container service answer")
+        << bridge_nf;
+    EXPECT_EQ(WayFrom(address_), "client prerouting route forward nomad container service answer")
+        << "the allocation itself, with br_netfilter " << bridge_nf;
+    EXPECT_EQ(StationsOf(Diagnose(kTcp)), kRouted) << bridge_nf;
+  }
+}
+
+TEST_F(ProbeNeighbours, AreKeptOutByRulesOfTheBridge) {
+  host().Nft(
+      "table bridge mine { chain f { type filter hook forward priority 0; tcp dport 80 "
+      "drop; }; }");
+  const std::string to = Cat("other -to ", address_, ":80");
+  EXPECT_EQ(TcpText(other_, address_, 80), "");
+  const json said = DiagnosisOf(to);
+  EXPECT_EQ(FailedStation(said), "nomad");
+  EXPECT_THAT(said.at("cause").get<std::string>(), HasSubstr("chain f of table bridge mine"));
+  Paste(At(said, "/causes/0/fix"));
+  EXPECT_EQ(TcpText(other_, address_, 80), "hello");
+  EXPECT_EQ(StationsOf(DiagnosisOf(to)), "client nomad container service answer");
+}
+
+// The node's own bridge to its LAN: allocations there have addresses of the LAN.
+class ProbeOnLan : public LanWorld {
+ protected:
+  void SetUp() override {
+    host().SetSysctl("net/ipv4/ip_forward", "1");
+    host().SetSysctl("net/ipv6/conf/all/forwarding", "1");
+    const json routes = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+    Attach(Publish({Port(8080, 80)}, OnLan({{"ipam", {{"routes", routes}}}})));
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
+    ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  }
+  [[nodiscard]] json DiagnosisOf(const std::string& words) {
+    return At(RunLine(Cat("inspect -json ", words)).json, "/attachments/0/diagnosis");
+  }
+};
+
+TEST_F(ProbeOnLan, PassesTheBridgeTwice) {
+  EXPECT_EQ(StationsOf(DiagnosisOf("8080")),
+            "lan prerouting route forward lan container service answer");
+}
+
+// With br_netfilter what comes for the allocation would be bridged to it.
+TEST_F(ProbeOnLan, NamesARuleAtTheInputOfTheBridge) {
+  SetBridgeNf("0");
+  host().Nft(
+      "table bridge mine { chain i { type filter hook input priority 0; tcp dport "
+      "{ 80, 8080 } drop; }; }");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
+  const json said = DiagnosisOf("8080");
+  EXPECT_THAT(said.at("cause").get<std::string>(),
+              HasSubstr("chain i of table bridge mine (rule with handle"));
+  host().Shell(At(said, "/causes/0/fix").get<std::string>());
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+}
+
+TEST_F(ProbeOnLan, ReachesTheAllocationsOwnAddressByTheBridgeAlone) {
+  const std::string to = Cat("8080 -from ", kOutsideIp4, " -to 198.51.100.50:80");
+  ASSERT_EQ(TcpText(outside(), "198.51.100.50", 80), "hello");
+  EXPECT_EQ(StationsOf(DiagnosisOf(to)), "lan lan container service answer");
+  SetBridgeNf("1");
+  DropForwarded();
+  EXPECT_EQ(TcpText(outside(), "198.51.100.50", 80), "");
+  const json said = DiagnosisOf(to);
+  EXPECT_THAT(said.at("cause").get<std::string>(),
+              HasSubstr("chain FORWARD of table ip filter (policy drop)"));
+  host().Shell(At(said, "/causes/0/fix").get<std::string>());
+  EXPECT_EQ(TcpText(outside(), "198.51.100.50", 80), "hello");
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
