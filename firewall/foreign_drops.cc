@@ -33,7 +33,7 @@ bool IsBeforeOurs(const nft::Hook& hook) {
 }
 
 // Before ours there is no mark yet.
-std::string AcceptBridgeCommand(const nft::Effect& drop, const std::string& bridge) {
+std::string AcceptBridgeCommand(const nft::Drop& drop, const std::string& bridge) {
   const std::string insert = Format("nft insert rule {} {} {} ",
                                     nft::Text(drop.table.family),
                                     ShellWord(drop.table.name),
@@ -42,12 +42,12 @@ std::string AcceptBridgeCommand(const nft::Effect& drop, const std::string& brid
   return Format("{}iifname {} accept && {}oifname {} accept", insert, name, insert, name);
 }
 
-ForeignDrop Describe(const nft::Effect& drop, const std::string& bridge, int accept_mark_bit) {
+ForeignDrop Describe(const nft::Drop& drop, const std::string& bridge, int accept_mark_bit) {
   const bool is_before = IsBeforeOurs(*drop.base.hook);
   return {.what = Format("chain {} of table {} ({}) comes {} ours and drops",
                          drop.base.name,
                          nft::Text(drop.table),
-                         drop.handle == 0 ? "policy drop" : "a rule for all packets",
+                         drop.is_policy ? "policy drop" : "a rule for all packets",
                          is_before ? "before" : "after"),
           .fix = is_before ? AcceptBridgeCommand(drop, bridge)
                            : AcceptMarkCommand(drop.table, drop.base.name, accept_mark_bit)};
@@ -64,10 +64,11 @@ std::vector<std::string> BridgeNames(nft::Socket& socket) {
 
 // The first packet of a TCP connection to `bridge`, and of one from it.
 std::vector<nft::Packet> PacketsOf(const std::string& bridge, Family family) {
-  nft::Packet to{.family = family, .protocol = IPPROTO_TCP, .oifname = bridge};
-  to.ct_state = {.value = nft::kCtNew, .known = ~std::uint32_t{0}};
-  nft::Packet from = to;
-  std::swap(from.iifname, from.oifname);
+  const nft::Packet packet{.family = family, .protocol = IPPROTO_TCP, .ct_state = nft::kCtNew};
+  nft::Packet to = packet;
+  to.oifname = bridge;
+  nft::Packet from = packet;
+  from.iifname = bridge;
   return {to, from};
 }
 
@@ -87,18 +88,17 @@ std::string AcceptMarkCommand(const nft::TableId& table,
 
 std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit) {
   const std::uint32_t mark = std::uint32_t{1} << accept_mark_bit;
-  nft::Ruleset rules(socket, nft::ReadQueues());
+  nft::Ruleset rules(socket);
   std::vector<ForeignDrop> found;
   const auto look = [&](const std::string& bridge, nft::Packet packet, bool is_before) {
     packet.mark = {.value = is_before ? 0 : mark, .known = mark};
     const auto concerns = [&](const nft::Socket::TableChain& each) {
       return IsForeign(each) && IsBeforeOurs(*each.chain.hook) == is_before;
     };
-    for (const nft::Effect& effect : rules.Follow(packet, nft::Hook::Point::kForward, concerns)) {
-      const ForeignDrop drop = Describe(effect, bridge, accept_mark_bit);
-      if (effect.kind == nft::Effect::Kind::kDropped && effect.is_certain &&
-          std::ranges::find(found, drop.what, &ForeignDrop::what) == found.end()) {
-        found.push_back(drop);
+    if (const std::optional<nft::Drop> drop = rules.FindDrop(std::move(packet), concerns)) {
+      const ForeignDrop described = Describe(*drop, bridge, accept_mark_bit);
+      if (std::ranges::find(found, described.what, &ForeignDrop::what) == found.end()) {
+        found.push_back(described);
       }
     }
   };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,17 @@ constexpr std::uint32_t kTypeBits = 6;
 
 // All counters of the table, to ask for them, if it has no name.
 [[nodiscard]] netlink::NftnlObject Encode(const TableId& table, const Counter& counter);
+
+// An attribute, nothing if it is absent. `Get` is nftnl_..._get(), which knows the length.
+template <auto Get, typename Object>
+[[nodiscard]] std::span<const std::uint8_t> BytesOf(Object& object, int attribute) {
+  std::uint32_t size = 0;
+  const void* const bytes = Get(&object, static_cast<std::uint16_t>(attribute), &size);
+  return {static_cast<const std::uint8_t*>(bytes), bytes == nullptr ? 0 : size};
+}
+
+// Those of `rule`, which owns them.
+[[nodiscard]] std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule);
 
 // What one message holds: at most one, but of elements any number. A message of another kind, or
 // one that libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to what it

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -17,14 +18,6 @@ namespace {
 // libnftnl's answer for an attribute that may be absent.
 std::string TextOf(const char* text) {
   return text == nullptr ? "" : text;
-}
-
-// `Get` is nftnl_..._get(), which knows the length.
-template <auto Get, typename Object>
-std::span<const std::uint8_t> BytesOf(Object& object, int attribute) {
-  std::uint32_t size = 0;
-  const void* const bytes = Get(&object, static_cast<std::uint16_t>(attribute), &size);
-  return {static_cast<const std::uint8_t*>(bytes), bytes == nullptr ? 0 : size};
 }
 
 std::string UpToZero(std::span<const std::uint8_t> bytes) {
@@ -85,89 +78,6 @@ std::string TextOf(const nftnl_expr& expression) {
   text.erase(text.find_last_not_of(' ') + 1);
   text += " ]";
   return text;
-}
-
-enum class Shape : std::uint8_t { kNumber, kText, kBytes };
-
-// What is read of expressions.
-struct Readable {
-  std::string_view kind;
-  std::uint16_t attribute;
-  Shape shape;
-};
-
-constexpr std::array kReadable = {
-    Readable{"meta", NFTNL_EXPR_META_KEY, Shape::kNumber},
-    Readable{"meta", NFTNL_EXPR_META_DREG, Shape::kNumber},
-    Readable{"meta", NFTNL_EXPR_META_SREG, Shape::kNumber},
-    Readable{"payload", NFTNL_EXPR_PAYLOAD_DREG, Shape::kNumber},
-    Readable{"payload", NFTNL_EXPR_PAYLOAD_SREG, Shape::kNumber},
-    Readable{"payload", NFTNL_EXPR_PAYLOAD_BASE, Shape::kNumber},
-    Readable{"payload", NFTNL_EXPR_PAYLOAD_OFFSET, Shape::kNumber},
-    Readable{"payload", NFTNL_EXPR_PAYLOAD_LEN, Shape::kNumber},
-    Readable{"ct", NFTNL_EXPR_CT_KEY, Shape::kNumber},
-    Readable{"ct", NFTNL_EXPR_CT_DREG, Shape::kNumber},
-    Readable{"ct", NFTNL_EXPR_CT_SREG, Shape::kNumber},
-    Readable{"ct", NFTNL_EXPR_CT_DIR, Shape::kBytes},
-    Readable{"fib", NFTNL_EXPR_FIB_DREG, Shape::kNumber},
-    Readable{"fib", NFTNL_EXPR_FIB_RESULT, Shape::kNumber},
-    Readable{"fib", NFTNL_EXPR_FIB_FLAGS, Shape::kNumber},
-    Readable{"cmp", NFTNL_EXPR_CMP_SREG, Shape::kNumber},
-    Readable{"cmp", NFTNL_EXPR_CMP_OP, Shape::kNumber},
-    Readable{"cmp", NFTNL_EXPR_CMP_DATA, Shape::kBytes},
-    Readable{"range", NFTNL_EXPR_RANGE_SREG, Shape::kNumber},
-    Readable{"range", NFTNL_EXPR_RANGE_OP, Shape::kNumber},
-    Readable{"range", NFTNL_EXPR_RANGE_FROM_DATA, Shape::kBytes},
-    Readable{"range", NFTNL_EXPR_RANGE_TO_DATA, Shape::kBytes},
-    Readable{"bitwise", NFTNL_EXPR_BITWISE_SREG, Shape::kNumber},
-    Readable{"bitwise", NFTNL_EXPR_BITWISE_DREG, Shape::kNumber},
-    Readable{"bitwise", NFTNL_EXPR_BITWISE_LEN, Shape::kNumber},
-    Readable{"bitwise", NFTNL_EXPR_BITWISE_MASK, Shape::kBytes},
-    Readable{"bitwise", NFTNL_EXPR_BITWISE_XOR, Shape::kBytes},
-    Readable{"byteorder", NFTNL_EXPR_BYTEORDER_DREG, Shape::kNumber},
-    Readable{"immediate", NFTNL_EXPR_IMM_DREG, Shape::kNumber},
-    Readable{"immediate", NFTNL_EXPR_IMM_DATA, Shape::kBytes},
-    Readable{"immediate", NFTNL_EXPR_IMM_VERDICT, Shape::kNumber},
-    Readable{"immediate", NFTNL_EXPR_IMM_CHAIN, Shape::kText},
-    Readable{"lookup", NFTNL_EXPR_LOOKUP_SREG, Shape::kNumber},
-    Readable{"lookup", NFTNL_EXPR_LOOKUP_DREG, Shape::kNumber},
-    Readable{"lookup", NFTNL_EXPR_LOOKUP_SET, Shape::kText},
-    Readable{"lookup", NFTNL_EXPR_LOOKUP_FLAGS, Shape::kNumber},
-    Readable{"nat", NFTNL_EXPR_NAT_TYPE, Shape::kNumber},
-    Readable{"nat", NFTNL_EXPR_NAT_REG_ADDR_MIN, Shape::kNumber},
-    Readable{"nat", NFTNL_EXPR_NAT_REG_ADDR_MAX, Shape::kNumber},
-    Readable{"redir", NFTNL_EXPR_REDIR_REG_PROTO_MIN, Shape::kNumber},
-    Readable{"queue", NFTNL_EXPR_QUEUE_NUM, Shape::kNumber},
-    Readable{"queue", NFTNL_EXPR_QUEUE_TOTAL, Shape::kNumber},
-    Readable{"queue", NFTNL_EXPR_QUEUE_FLAGS, Shape::kNumber},
-    Readable{"queue", NFTNL_EXPR_QUEUE_SREG_QNUM, Shape::kNumber},
-    Readable{"match", NFTNL_EXPR_MT_NAME, Shape::kText},
-    Readable{"match", NFTNL_EXPR_MT_REV, Shape::kNumber},
-    Readable{"match", NFTNL_EXPR_MT_INFO, Shape::kBytes},
-    Readable{"target", NFTNL_EXPR_TG_NAME, Shape::kText},
-    Readable{"target", NFTNL_EXPR_TG_REV, Shape::kNumber},
-    Readable{"target", NFTNL_EXPR_TG_INFO, Shape::kBytes},
-};
-
-Value ReadAttribute(const nftnl_expr& expression, const Readable& readable) {
-  if (readable.shape == Shape::kNumber) {
-    return nftnl_expr_get_u32(&expression, readable.attribute);
-  }
-  if (readable.shape == Shape::kText) {
-    return TextOf(nftnl_expr_get_str(&expression, readable.attribute));
-  }
-  const auto bytes = BytesOf<nftnl_expr_get>(expression, readable.attribute);
-  return Bytes(bytes.begin(), bytes.end());
-}
-
-Expression DecodeExpression(const nftnl_expr& expression) {
-  Expression decoded{.kind = std::string(KindOf(expression)), .attributes = {}};
-  for (const Readable& readable : kReadable) {
-    if (readable.kind == decoded.kind && nftnl_expr_is_set(&expression, readable.attribute)) {
-      decoded.attributes.emplace_back(readable.attribute, ReadAttribute(expression, readable));
-    }
-  }
-  return decoded;
 }
 
 void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
@@ -236,22 +146,11 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
           .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0};
 }
 
-// Those of `rule`, which owns them.
-std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule) {
-  std::vector<const nftnl_expr*> expressions;
-  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
-  while (const nftnl_expr* const expression = nftnl_expr_iter_next(all.get())) {
-    expressions.push_back(expression);
-  }
-  return expressions;
-}
-
 KernelRule DecodeRule(const nftnl_rule& rule) {
   KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE),
                      .chain = TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN))};
   for (const nftnl_expr* const expression : ExpressionsOf(rule)) {
     decoded.expressions.push_back(TextOf(*expression));
-    decoded.steps.push_back(DecodeExpression(*expression));
     NoteTarget(*expression, decoded);
     NoteXtComment(*expression, decoded);
   }
@@ -262,6 +161,15 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
 }
 
 }  // namespace
+
+std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule) {
+  std::vector<const nftnl_expr*> expressions;
+  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
+  while (const nftnl_expr* const expression = nftnl_expr_iter_next(all.get())) {
+    expressions.push_back(expression);
+  }
+  return expressions;
+}
 
 std::vector<KernelTable> ReadTable(const nlmsghdr& message) {
   const netlink::NftnlTable table(nftnl_table_alloc());
@@ -321,13 +229,14 @@ std::vector<Element> ReadElements(const nlmsghdr& message) {
 }
 
 std::vector<KernelRule> ReadRule(const nlmsghdr& message) {
-  const netlink::NftnlRule rule(nftnl_rule_alloc());
+  const std::shared_ptr<nftnl_rule> rule(nftnl_rule_alloc(), nftnl_rule_free);
   const bool understood = nftnl_rule_nlmsg_parse(&message, rule.get()) == 0;
   KernelRule decoded = DecodeRule(*rule);
-  if (!understood) {
+  if (understood) {
+    decoded.parsed = rule;
+  } else {
     // A foreign rule with an expression newer than our libnftnl: enough to know it is not ours.
     decoded.expressions.emplace_back("[ unknown ]");
-    decoded.steps.push_back({.kind = "unknown", .attributes = {}});
   }
   return {std::move(decoded)};
 }

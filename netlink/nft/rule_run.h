@@ -4,34 +4,29 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "netlink/nft/marks.h"
 #include "netlink/nft/packet_path.h"
-#include "netlink/nft/registers.h"
 
 namespace nomad_bridge::nft {
 
+enum class Match : std::uint8_t { kNo, kMaybe, kYes };
+
 struct RuleResult {
   Match match = Match::kYes;
-  std::vector<Verdict> verdicts;  // one of them; none: it goes on to the next rule
-  std::optional<Effect::Kind> effect;
-  std::optional<std::uint16_t> port;  // see Effect
-  std::optional<Ip> source;           // see Effect
-  std::optional<std::uint16_t> zone;  // see Effect
-  std::optional<std::uint8_t> hops;   // see Effect
-  Marks marks;                        // that it sets
+  std::vector<Verdict> verdicts = {};  // one of them; none: it goes on to the next rule
 };
 
-// The set of the rule's table that is called so; an empty one if there is none.
+// Returns the set of the rule's table with this name, or an empty one if there is none.
 using FindSet = std::function<const KnownSet*(const std::string& name)>;
 
-// In a table of `family`.
+// Sets the mark of `packet` as the rule does. `is_reached` says that every packet of this
+// description gets to the rule; if not, bits in which the old and the new mark differ are not known
+// afterwards.
 [[nodiscard]] RuleResult Apply(const KernelRule& rule,
-                               const Packet& packet,
-                               TableFamily family,
+                               Packet& packet,
+                               bool is_reached,
                                const FindSet& find_set);
 
 }  // namespace nomad_bridge::nft

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,6 +27,8 @@
 #include "netlink/nft/batch.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
+
+struct nftnl_rule;  // of libnftnl
 
 namespace nomad_bridge::nft {
 
@@ -42,11 +45,11 @@ struct KernelRule {
   std::string chain;  // that it is in
   // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
   std::vector<std::string> expressions;
-  // The same with their attributes, as far as FollowPacket() needs them (packet_path.h); of other
-  // kinds, and of one that this libnftnl does not know, the kind alone.
-  std::vector<Expression> steps;
   std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
   std::string target;   // the chain it jumps or goes to; empty: none
+  // The whole rule as libnftnl has it, for packet_path.h; nullptr if libnftnl does not understand
+  // all of it.
+  std::shared_ptr<const nftnl_rule> parsed;
 };
 
 // The expressions of `rule` as Rules() would show them, were it in the kernel.

@@ -1,0 +1,283 @@
+// Base chains of other programs at the forward hook, made by nft(8) and iptables(8): which of them
+// drop all new connections to a bridge of ours, or all from it.
+#include "firewall/foreign_drops.h"
+#include "netlink/core/netns.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr int kMarkBit = 12;
+
+// What is in table inet mine. "AFTER drop;" begins a base chain with that policy which comes after
+// ours, "BEFORE drop;" one that comes before ours.
+struct ForeignChain : Named {
+  const char* text;
+  const char* drops = "chain f of table inet mine (policy drop) comes after ours and drops";
+};
+
+// One network, whose bridge is "nomad".
+class ForeignDrops : public World {
+ protected:
+  ForeignDrops() : socket_(nft::Socket::In(netlink::Netns::Current())) {
+    host().Nft(
+        "table inet nomad-bridge { set bridges { type ifname; elements = { \"nomad\" }; }; }");
+  }
+
+  void Add(std::string text) {
+    for (const auto& [word, priority] : {std::pair{"AFTER", 10}, std::pair{"BEFORE", -10}}) {
+      const std::size_t at = text.find(word);
+      if (at != std::string::npos) {
+        text.replace(at,
+                     std::string_view(word).size(),
+                     Cat("type filter hook forward priority ", priority, "; policy"));
+      }
+    }
+    host().Nft(Cat("table inet mine {\n", text, "\n}\n"));
+  }
+
+  // A line for each; "" if there is none.
+  std::string Found() {
+    std::vector<std::string> found;
+    for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
+      found.push_back(drop.what);
+    }
+    return Joined(found, "\n");
+  }
+
+  nft::Socket socket_;
+};
+
+class DroppingChain : public ForeignDrops, public ::testing::WithParamInterface<ForeignChain> {};
+class OpenChain : public ForeignDrops, public ::testing::WithParamInterface<ForeignChain> {};
+
+TEST_P(DroppingChain, IsNamed) {
+  Add(GetParam().text);
+  EXPECT_EQ(Found(), GetParam().drops);
+}
+
+constexpr const char* kByRule =
+    "chain f of table inet mine (a rule for all packets) comes after ours and drops";
+constexpr const char* kBefore =
+    "chain f of table inet mine (policy drop) comes before ours and drops";
+
+INSTANTIATE_TEST_SUITE_P(
+    Chains,
+    DroppingChain,
+    ::testing::ValuesIn(std::vector<ForeignChain>{
+        {"Policy", "chain f { AFTER drop; }"},
+        {"PolicyBefore", "chain f { BEFORE drop; }", kBefore},
+        {"PolicyBeforeThatAcceptsTheMark",
+         "chain f { BEFORE drop; meta mark and 0x1000 == 0x1000 accept; }",
+         kBefore},
+        {"BehindOtherLinks",
+         "chain f { AFTER drop; iifname eth0 accept; iifname { eth1, eth2 } accept; iifname != "
+         "nomad accept; }"},
+        {"BehindOtherLinksThatItGoesTo",
+         "chain f { AFTER drop; oifname \"docker*\" accept; oifname { eth1, eth2 } accept; }"},
+        {"OneFamily", "chain f { AFTER drop; meta nfproto ipv4 accept; }"},
+        {"OneFamilyByRule", "chain f { AFTER accept; meta nfproto ipv6 drop; }", kByRule},
+        {"Rule",
+         "chain f { AFTER accept; counter log prefix \"late: \" meta nftrace set 0 drop; }",
+         kByRule},
+        {"Reject", "chain f { AFTER accept; reject with icmpx admin-prohibited; }", kByRule},
+        {"BehindAnAcceptOfAnswers",
+         "chain f { AFTER drop; ct state established,related accept; ct state invalid drop; }"},
+        {"BehindAnAcceptOfAnswersBySet",
+         "chain f { AFTER drop; ct state vmap { established : accept, related : accept }; }"},
+        {"NewByRule", "chain f { AFTER accept; ct state new drop; }", kByRule},
+        {"NotEstablished",
+         "chain f { AFTER accept; ct state != { established, related } drop; }",
+         kByRule},
+        {"BehindOtherProtocols",
+         "chain f { AFTER accept; ip protocol icmp accept; ip6 nexthdr icmpv6 accept; meta "
+         "l4proto { icmp, ipv6-icmp } accept; udp dport 53 accept; drop; }",
+         kByRule},
+        {"BehindWildcardsOfOtherLinks",
+         "chain f { AFTER drop; iifname { \"eth*\", \"docker*\" } accept; }"},
+        {"WildcardInASet",
+         "chain f { AFTER accept; iifname { \"eth*\", \"nom*\" } drop; }",
+         kByRule},
+        {"LinkInASet",
+         "set s { type ifname; elements = { nomad }; }; chain f { AFTER accept; oifname @s drop; }",
+         kByRule},
+        {"LinkInAMap",
+         "chain f { AFTER accept; iifname vmap { nomad : drop, eth0 : accept }; }",
+         kByRule},
+        {"LinkAndAddressOfAnother",
+         "chain f { AFTER drop; iifname . ip saddr { eth0 . 192.0.2.1 } accept; }"},
+        {"EmptySet", "set s { type ipv4_addr; }; chain f { AFTER drop; ip saddr @s accept; }"},
+        {"OtherMark", "chain f { AFTER drop; meta mark and 0x1000 == 0 accept; }"},
+        {"MarkTakenAway",
+         "chain e { type filter hook forward priority 5; meta mark set 0; }; chain f { AFTER drop; "
+         "meta mark and 0x1000 == 0x1000 accept; }"},
+        {"BitOfTheMarkTakenAway",
+         "chain e { type filter hook forward priority 5; meta mark set meta mark and 0xffffefff; "
+         "}; "
+         "chain f { AFTER drop; meta mark and 0x1000 == 0x1000 accept; }"},
+        {"MarkOfItsOwn", "chain f { AFTER accept; meta mark set 7; meta mark 7 drop; }", kByRule},
+        {"BitOfItsOwn",
+         "chain f { AFTER accept; meta mark set meta mark or 0x20; meta mark and 0x20 == 0x20 "
+         "drop; }",
+         kByRule},
+        {"Jump", "chain no { log; drop; }; chain f { AFTER accept; jump no; }", kByRule},
+        {"JumpThatReturns",
+         "chain ask { iifname eth0 accept; return; accept; }; chain f { AFTER drop; jump ask; }"},
+        {"JumpThatReturnsByGoto",
+         "chain end { ct state established accept; }; chain ask { goto end; accept; }; chain f { "
+         "AFTER drop; jump ask; }"},
+        {"Goto",
+         "chain last { ct state established accept; }; chain f { AFTER drop; goto last; accept; "
+         "}"},
+        {"Return", "chain f { AFTER drop; return; accept; }"},
+        {"Continue",
+         "chain f { AFTER accept; iifname vmap { nomad : continue, eth0 : accept }; drop; }",
+         kByRule},
+        {"BehindAMaybeDrop",
+         "chain no { drop; }; chain f { AFTER drop; limit rate over 900/second jump no; tcp "
+         "dport 25 reject; }"},
+        {"BehindAMaybeReturn",
+         "chain ask { tcp dport 80 return; drop; }; chain f { AFTER drop; jump ask; }"},
+        {"BehindSeveralMaybeDrops",
+         "chain f { AFTER accept; tcp dport 80 drop; ip saddr 192.0.2.1 drop; drop; }",
+         kByRule},
+        {"BehindAnAcceptOfAnotherBase",
+         "chain e { type filter hook forward priority 5; accept; }; chain f { AFTER drop; }"},
+        {"FirstOfTwo",
+         "chain g { type filter hook forward priority 20; policy drop; }; chain f { AFTER drop; }"},
+    }),
+    kNameOf);
+
+TEST_P(OpenChain, IsNotNamed) {
+  Add(GetParam().text);
+  EXPECT_EQ(Found(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Chains,
+    OpenChain,
+    ::testing::ValuesIn(std::vector<ForeignChain>{
+        {"Policy", "chain f { AFTER accept; }"},
+        {"OtherHook", "chain f { type filter hook input priority 10; policy drop; }"},
+        {"NoBase", "chain f { drop; }"},
+        {"Dormant", "flags dormant; chain f { AFTER drop; }"},
+        {"Mark", "chain f { AFTER drop; meta mark and 0x1000 == 0x1000 accept; }"},
+        {"MarkOrAnswers",
+         "chain f { AFTER drop; ct state { established, related } accept; meta mark and 0x1000 "
+         "!= 0 accept; }"},
+        {"MarkInAJump",
+         "chain ok { meta mark and 0x1000 == 0x1000 counter log accept; }; chain f { AFTER drop; "
+         "jump ok; drop; }"},
+        {"MarkSetBefore",
+         "chain f { AFTER drop; meta mark set meta mark or 0x2000; meta mark and 0x2000 == "
+         "0x2000 accept; }"},
+        {"MarkThatMayBeTakenAway",
+         "chain e { type filter hook forward priority 5; tcp dport 80 meta mark set 0; }; chain f "
+         "{ AFTER drop; meta mark and 0x1000 == 0x1000 accept; }"},
+        {"MarkTakenAwayFromThoseWhoCome",
+         "chain ask { tcp dport 80 return; meta mark set 0; }; chain f { AFTER drop; jump ask; "
+         "meta mark and 0x1000 == 0x1000 accept; }"},
+        {"MarkThatIsNotKnown",
+         "chain f { AFTER drop; meta mark set ct mark; meta mark 7 accept; }"},
+        {"WholeMark", "chain f { AFTER drop; meta mark 0x1000 accept; }"},
+        {"BridgeBefore", "chain f { BEFORE drop; iifname nomad accept; oifname \"nom*\" accept; }"},
+        {"BridgeInSets",
+         "set s { type ifname; elements = { nomad, eth0 }; }; chain f { BEFORE drop; iifname @s "
+         "accept; oifname { nomad } accept; }"},
+        {"BridgesOrAnswers",
+         "chain f { BEFORE drop; ct state vmap { established : accept, related : accept }; iifname "
+         "vmap { nomad : accept, br-other : accept }; oifname { nomad, br-other } accept; }"},
+        {"BridgeInMaps",
+         "chain ok { accept; }; chain f { BEFORE drop; iifname vmap { nomad : jump ok, eth0 : "
+         "drop }; oifname vmap { nomad : goto ok }; }"},
+        {"BridgeAndAddress",
+         "chain f { BEFORE drop; iifname . ip saddr { nomad . 192.0.2.1 } accept; oifname . tcp "
+         "dport { nomad . 80 } accept; meta nfproto ipv6 accept; }"},
+        {"BridgeByWildcard",
+         "chain f { BEFORE drop; iifname { \"eth*\", \"nom*\" } accept; oifname { \"nomad*\" } "
+         "accept; }"},
+        {"LinkInNoSet",
+         "set s { type ifname; elements = { nomad }; }; chain f { AFTER accept; oifname != @s "
+         "iifname != @s drop; }"},
+        {"Negated", "chain f { AFTER accept; iifname != nomad oifname != nomad drop; }"},
+        {"Established", "chain f { AFTER accept; ct state != new drop; }"},
+        {"OtherProtocol", "chain f { AFTER accept; meta l4proto != tcp drop; }"},
+        {"Port", "chain f { AFTER accept; tcp dport 80 drop; }"},
+        {"Addresses",
+         "chain f { AFTER drop; ip saddr 10.0.0.0/8 accept; ip6 saddr fd00::/8 accept; }"},
+        {"Route", "chain f { AFTER accept; fib saddr . iif oif missing drop; }"},
+        {"Rate", "chain f { AFTER drop; limit rate 9/second accept; }"},
+        {"Time", "chain f { AFTER drop; meta hour \"08:00\"-\"17:00\" accept; }"},
+        {"Group", "chain f { AFTER drop; iifgroup 7 accept; oifgroup 7 accept; }"},
+        {"Index", "chain f { AFTER accept; iif lo drop; }"},
+        {"Range", "chain f { AFTER drop; meta mark != 0x2000-0x2fff accept; }"},
+        {"Order", "chain f { AFTER drop; meta mark >= 0x1000 accept; }"},
+        {"BetweenBridges", "chain f { AFTER drop; oifname nomad accept; }"},
+        {"LoadThatIsNotKnown",
+         "chain f { AFTER drop; iifname nomad numgen inc mod 2 vmap { 0 : accept }; }"},
+        {"MaybeGoto", "chain ok { accept; }; chain f { AFTER drop; tcp dport 80 goto ok; drop; }"},
+        {"MaybeJump", "chain no { drop; }; chain f { AFTER accept; tcp dport 80 jump no; }"},
+        {"MaybeMap",
+         "chain no { drop; }; chain f { AFTER accept; tcp dport vmap { 80 : drop, 81 : goto no "
+         "}; }"},
+        {"MaybeMapThatAccepts",
+         "chain f { AFTER drop; tcp dport vmap { 80 : drop, 81 : accept }; }"},
+        {"Header",
+         "chain f { AFTER drop; exthdr frag exists accept; tcp option maxseg size 9 "
+         "accept; }"},
+        {"Dynamic",
+         "set s { type ipv4_addr; flags dynamic; size 9; }; chain f { AFTER accept; add @s { ip "
+         "saddr limit rate over 9/second } drop; }"},
+    }),
+    kNameOf);
+
+// Chain FORWARD of table filter has the static rules, and is left out. Table mangle is another one.
+TEST_F(ForeignDrops, AreAlsoThoseOfOtherTablesOfIptables) {
+  host().Must(Words("iptables -P FORWARD DROP"));
+  EXPECT_EQ(Found(), "");
+  host().Must(Words("iptables -t mangle -P FORWARD DROP"));
+  EXPECT_EQ(Found(), "chain FORWARD of table ip mangle (policy drop) comes before ours and drops");
+  host().Must(Words("iptables -t mangle -A FORWARD -i nomad -j ACCEPT"));
+  host().Must(Words("iptables -t mangle -A FORWARD -o nomad -j ACCEPT"));
+  EXPECT_EQ(Found(), "");
+}
+
+// Of a map whose last element has all keys that the others do not have.
+TEST_F(ForeignDrops, AreThoseOfTheRestOfAMap) {
+  if (host()
+          .Run(Words("nft add table t; add map t m { type mark : verdict; elements = { * : drop "
+                     "}; }; delete table t"))
+          .exit_code != 0) {
+    return;  // before Linux 5.13
+  }
+  Add("chain f { AFTER accept; }");
+  const auto found_with = [&](const char* map) {
+    host().Nft(Format("flush chain inet mine f; add rule inet mine f {}", map));
+    return Found();
+  };
+  EXPECT_EQ(found_with("iifname vmap { eth0 : accept, * : drop }"), kByRule);
+  EXPECT_EQ(found_with("iifname vmap { nomad : accept, * : drop }"), "");
+  EXPECT_EQ(found_with("tcp dport vmap { 80 : accept, * : drop }"), "");
+}
+
+// Neither what a program decides that reads the queue is known, nor what an xt match asks for.
+TEST_F(ForeignDrops, AreNotThoseThatExtensionsDecide) {
+  for (const char* const rule : {"-j NFQUEUE --queue-num 7", "-m mark --mark 0x7 -j ACCEPT"}) {
+    host().Must(Words("iptables -t mangle -P FORWARD DROP"));
+    host().Must(Words(Cat("iptables -t mangle -A FORWARD ", rule)));
+    EXPECT_EQ(Found(), "") << rule;
+    host().Must(Words("iptables -t mangle -F FORWARD"));
+  }
+}
+
+TEST_F(ForeignDrops, AreNotThoseThatAskForAMarkThatAnExtensionMaySet) {
+  Add("chain f { BEFORE drop; meta mark and 0x1000 == 0x1000 accept; }");
+  EXPECT_EQ(Found(), kBefore);
+  for (const char* const program : {"iptables", "ip6tables"}) {
+    host().Must(Words(Cat(program, " -t mangle -A FORWARD -j MARK --set-mark 0x1000")));
+  }
+  EXPECT_EQ(Found(), "");
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
