@@ -35,7 +35,7 @@ struct Reply;
 
 class RequestSocket {
  public:
-  // In `ns`, for NETLINK_ROUTE, NETLINK_NETFILTER or NETLINK_XFRM.
+  // In `ns`, for NETLINK_ROUTE, NETLINK_NETFILTER or NETLINK_SOCK_DIAG.
   [[nodiscard]] static RequestSocket In(const Netns& ns, int protocol);
 
   // One message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages for

@@ -186,8 +186,7 @@ struct RouteQuery {
   std::optional<Ip> source = std::nullopt;
   std::optional<Flow> flow = std::nullopt;
   int input_link = 0;  // by which it came; 0: it is this machine's own
-  // nullopt: other programs may set one: nothing is told of rules behind one about marks.
-  std::optional<std::uint32_t> mark = 0;
+  std::uint32_t mark = 0;
 };
 
 struct RouteAnswer {
@@ -197,19 +196,6 @@ struct RouteAnswer {
   int link = 0;
   std::uint32_t table = 0;
   std::optional<Ip> gateway = std::nullopt;
-};
-
-struct BlockingRoute {
-  std::string type;         // "blackhole", "unreachable", "prohibit"
-  std::string destination;  // "10.0.0.0/8", "default"
-  std::uint32_t table = 0;
-};
-
-struct BlockingRule {
-  std::string action;  // as above
-  std::uint32_t priority = 0;
-  std::string selector;   // as ip-rule(8) takes it: "from 10.0.0.0/8 iif eth0"; empty: all packets
-  bool is_alone = false;  // of all rules `ip rule del` finds this one by action, priority, selector
 };
 
 struct Neighbour {
@@ -343,16 +329,6 @@ class Socket {
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // The way of a packet as the kernel would choose it now; nothing is sent.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // The route by which packets of `query` are dropped; and rules of policy routing that drop them.
-  [[nodiscard]] std::optional<BlockingRoute> FindBlockingRoute(const RouteQuery& query);
-  [[nodiscard]] std::vector<BlockingRule> BlockingRules(const RouteQuery& query);
-  // Rules that select by mark, which packets may get on their way.
-  [[nodiscard]] bool HasRulesAboutMarks(Family family);
-  [[nodiscard]] bool HasRulesAboutPorts(Family family);  // or about protocols
-  // Whether a rule has all packets of the family look up table main, as the kernel's own one does.
-  [[nodiscard]] bool IsMainLookedUp(Family family);
-  // The destination of the route in table local that makes `address` one of this machine.
-  [[nodiscard]] std::optional<std::string> FindLocalRoute(const Ip& address);
   // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // All those, out of any link: one dump.
@@ -391,8 +367,6 @@ class Socket {
     std::chrono::milliseconds age{};  // of the state
   };
   NeighbourEntry ReadNeighbour(const Link& link, const Ip& address);
-  // The name that rules know it by.
-  [[nodiscard]] std::string InputOf(const RouteQuery& query);
 
   explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}
 
