@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <random>
 #include <set>
 #include <utility>
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include "base/file_lock.h"
-#include "base/list.h"
+#include "base/text.h"
 #include "netlink/conntrack/conntrack.h"
 #include "netlink/probe/injector.h"
 #include "netlink/probe/pending_reset.h"
@@ -83,16 +82,20 @@ class Run {
     Side side = Side::kNode;  // of the last marker
   };
 
+  // By chance, as far as two probes of a node need it. The kernel's own random numbers may have to
+  // be waited for.
   [[nodiscard]] probe::Flow ChooseFlow() const {
-    constexpr std::uint16_t kFirst = 50000;
-    constexpr std::uint16_t kLast = 60000;
-    std::random_device random;
+    constexpr std::uint16_t kFirstPort = 50000;
+    constexpr std::uint16_t kPorts = 10000;
+    constexpr std::uint32_t kMask = 0x7fffffff;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    const std::uint64_t chance = StableHash(Cat(now, ' ', ::getpid()));
     return {.source = connection_.source,
             .destination = connection_.destination,
             .protocol = static_cast<std::uint8_t>(connection_.protocol),
-            .source_port = std::uniform_int_distribution<std::uint16_t>(kFirst, kLast)(random),
+            .source_port = static_cast<std::uint16_t>(kFirstPort + (chance >> 32) % kPorts),
             .destination_port = connection_.port,
-            .token = std::uniform_int_distribution<std::uint32_t>(1, 0x7fffffff)(random)};
+            .token = static_cast<std::uint32_t>(chance) & kMask};
   }
 
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
