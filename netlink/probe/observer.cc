@@ -202,7 +202,12 @@ class MarkerTables {
     }
     for (const Catch& each : what_.catches) {
       if (marker.is_end && IsCaughtAt(marker, each)) {
-        batch_.AppendRule(table, name, RuleFor(each.packet, what_.flow).Drop());
+        Flow flow = what_.flow;
+        batch_.AppendRule(table, name, RuleFor(each.packet, flow).Drop());
+        if (each.packet == PacketKind::kRequest && flow.protocol == IPPROTO_TCP) {
+          ++flow.token;  // that of its reset
+          batch_.AppendRule(table, name, RuleFor(each.packet, flow).Drop());
+        }
       }
     }
   }
@@ -210,7 +215,8 @@ class MarkerTables {
   [[nodiscard]] bool IsCaughtAt(const Marker& marker, const Catch& each) const {
     const bool is_at_egress = each.family == TableFamily::kNetdev && each.point == Point::kEgress;
     if (is_at_egress && !has_egress_) {
-      return marker.family == TableFamily::kInet && marker.point == Point::kPostrouting;
+      return !each.needs_egress && marker.family == TableFamily::kInet &&
+             marker.point == Point::kPostrouting;
     }
     return marker.family == each.family && marker.point == each.point &&
            marker.device == each.device;

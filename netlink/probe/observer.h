@@ -9,7 +9,8 @@
 //          ARP and by ICMPv6.
 // Owner    The markers' tables belong to this process (NFT_TABLE_F_OWNER) and go with it, however
 //          it ends. Before Linux 5.12 they go with the object alone.
-// Kernel   Before Linux 5.16 there are no egress hooks.
+// Kernel   Before Linux 5.16 there are no egress hooks: packets are caught at the end of the
+//          postrouting hook instead.
 // Changes  nothing that packets of others notice but the time that they need: some markers more.
 // Errors   kKernel
 // Source   nft(8), monitor trace; netlink/nft/trace.h
@@ -62,12 +63,13 @@ struct Sighting {
 };
 
 // Where a packet is taken off its way, so that it does not leave the node, or reach a service: at
-// the end of that hook.
+// the end of that hook. With a request of TCP its reset is caught, too.
 struct Catch {
   PacketKind packet = PacketKind::kAnswer;
   nft::TableFamily family = nft::TableFamily::kNetdev;
   nft::Hook::Point point = nft::Hook::Point::kEgress;
   std::string device;
+  bool needs_egress = false;  // never at the postrouting hook, which other packets of its kind pass
 };
 
 class Observer {
@@ -92,8 +94,6 @@ class Observer {
   // What has come since.
   void Take(std::vector<Sighting>& sightings);
   [[nodiscard]] bool HasLostEvents() const { return has_lost_events_; }
-  // False before Linux 5.16: packets are caught at the end of the postrouting hook instead.
-  [[nodiscard]] bool HasEgress() const { return has_egress_; }
 
  private:
   Observer(nft::Socket socket, nft::TraceEvents events, const What& what)

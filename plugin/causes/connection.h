@@ -56,8 +56,8 @@ class Planner {
   // The same by another uplink: the one that anyone's packets come by.
   [[nodiscard]] std::optional<Connection> ByUsualUplink(const Connection& connection,
                                                         const portmap::DnatEntry& port);
-  // From the allocation of `record` to `destination`, whoever that is; nullopt: it has no address
-  // of that family.
+  // From the allocation of `record` to `destination`: the node, an allocation, or any machine.
+  // nullopt: the allocation has no address of that family.
   [[nodiscard]] std::optional<Connection> FromAllocation(const state::Record& record,
                                                          portmap::Protocol protocol,
                                                          const Ip& destination,

@@ -65,7 +65,6 @@ class Run {
     if (server_ && !(client_ && client_->id() == server_->id())) {
       watches.push_back({.observer = Observer::Start(*server_, WhatInside())});
     }
-    trail_.has_egress = watches.front().observer.HasEgress();
     trail_.was_sent = Send();
     // A rule that drops a packet of one's own fails its sending, too.
     Await(watches, trail_.was_sent ? kLongest : kMoment);
@@ -163,9 +162,7 @@ class Run {
     const std::set<std::string> uplinks = Uplinks();
     what.devices = uplinks;
     AddContainerLinks(what.devices);
-    if (connection_.from == Place::kBeyond || connection_.to == Place::kBeyond) {
-      AddCatches(uplinks, what.catches);
-    }
+    AddCatches(uplinks, what.catches);
     if (!IsTcp() && connection_.to == Place::kNode) {
       what.catches.push_back(AtInput());
     }
@@ -188,19 +185,20 @@ class Run {
     }
   }
 
-  // Of what leaves the node. A bridge hands it on to its ports: there it is caught.
+  // Of what leaves the node: the answer to a client beyond, the request to a server beyond, and a
+  // request that a rule of somebody else has sent elsewhere. A bridge hands it on to its ports:
+  // there it is caught.
   void AddCatches(const std::set<std::string>& uplinks, std::vector<probe::Catch>& catches) {
-    const PacketKind kind =
-        connection_.to == Place::kBeyond ? PacketKind::kRequest : PacketKind::kAnswer;
-    if (!IsTcp() && kind == PacketKind::kAnswer) {
-      return;  // it does not reach its service
-    }
     for (const std::string& uplink : uplinks) {
       const std::optional<rtnl::Link> link = facts_.FindLink(uplink);
-      const bool has_ports =
-          link && link->kind == "bridge" && !link::FindUplinks(facts_.Links(), *link).empty();
-      if (!has_ports) {
-        catches.push_back({.packet = kind, .device = uplink});
+      if (link && link->kind == "bridge" && !link::FindUplinks(facts_.Links(), *link).empty()) {
+        continue;
+      }
+      catches.push_back({.packet = PacketKind::kRequest,
+                         .device = uplink,
+                         .needs_egress = connection_.to != Place::kBeyond});
+      if (IsTcp() && connection_.from == Place::kBeyond) {
+        catches.push_back({.packet = PacketKind::kAnswer, .device = uplink});
       }
     }
   }

@@ -108,7 +108,7 @@ Match MatchOf(const Connection& connection, const Seen& seen) {
   const auto if_own = [&](const std::optional<Ip>& address) {
     const bool is_own =
         address == connection.server || (connection.client_record && address == connection.source);
-    return is_own && connection.to != Place::kBeyond ? address : std::nullopt;
+    return is_own ? address : std::nullopt;
   };
   Match match = {.source = if_own(seen.Source()), .destination = if_own(seen.Destination())};
   (seen.packet == PacketKind::kAnswer ? match.source_port : match.destination_port) =

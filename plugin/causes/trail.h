@@ -20,7 +20,6 @@ class Trail {
  public:
   bool was_sent = true;       // false: the link, or the namespace, does not take it
   bool is_complete = true;    // false: the kernel has lost some of the trace
-  bool has_egress = true;     // whether there were markers at egress hooks
   std::vector<Seen> steps;    // of request and answer, in their order
   std::vector<Seen> lookups;  // of neighbours
 

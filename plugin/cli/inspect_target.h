@@ -1,7 +1,7 @@
 // Whom an allocation does not reach: the argument of `inspect -to`.
 //
-// Errors   UsageError for what is none; CannotTell for an allocation without an address, or whose
-//          name nothing has.
+// Errors   UsageError if the argument is no target; CannotTell if no allocation has that name, or
+//          the allocation has no address.
 #pragma once
 
 #include "plugin/cli/command.h"

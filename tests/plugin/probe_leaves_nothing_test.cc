@@ -61,6 +61,22 @@ TEST_F(ProbeLeaves, NothingOutsideTheNode) {
   EXPECT_EQ(capture.Wait().out, "0\n");
 }
 
+// A rule sends it to another machine: it is caught on its way there.
+TEST_F(ProbeLeaves, NothingOutsideTheNodeWhereARuleSendsItThere) {
+  ASSERT_TRUE(Answers(kTcp)) << "the other machine is known";
+  host().Nft(Cat(
+      "table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 dnat to ",
+      kOutsideIp4,
+      ":80; }; }"));
+  Process capture =
+      Process::Start({.argv = {"python3", "-c", kCapture}, .in_child = [&] { outside().Enter(); }});
+  EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(1, Out(HasSubstr("redirects what comes for the port"))));
+  ReplaceFile("/run/over", "");
+  EXPECT_EQ(capture.Wait().out, "0\n");
+}
+
 // Killed at any of its system calls: a reset comes all the same, and the markers go.
 TEST_F(ProbeLeaves, NothingHoweverItIsKilled) {
   ASSERT_TRUE(Answers(kTcp));
