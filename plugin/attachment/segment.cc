@@ -41,8 +41,11 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
     if (!veth) {
       continue;
     }
+    // Of its own: a mismatch that is not repaired, as a DEL removes the link, concerns nobody here.
+    Mismatches of_port(mismatches.mode());
     try {
-      link::CheckHostVeth(host, *record, veth, bridge, mismatches);
+      link::CheckHostVeth(host, *record, veth, bridge, of_port);
+      mismatches.AddAll(std::move(of_port));
       moved.push_back(record->OnlyLive());
     } catch (const Error&) {
       if (find_veth()) {
