@@ -149,40 +149,17 @@ std::string BuildMetric() {
   return metric.Text();
 }
 
-// Those that an ADD of ours ends with have a sample from the start: of one that appears with its
-// first event, Prometheus' increase() does not see that.
-std::string EventMetrics() {
-  if (::geteuid() != 0) {
-    return "";
+// Every kind has a sample from the start: if one appeared with its first event, Prometheus'
+// increase() would not see that event.
+std::string EventMetric(std::string_view name,
+                        std::string_view help,
+                        std::string_view label,
+                        const state::EventCounts& counts) {
+  Metric metric(name, "counter", help);
+  for (const auto& [kind, count] : counts) {
+    metric.Add({{label, kind}}, count);
   }
-  const state::EventTotals totals = state::SettleEvents();
-  std::map<int, std::uint64_t> refused = totals.refused_adds;
-  for (const Code code : {Code::kIncompatibleVersion,
-                          Code::kUnsupportedField,
-                          Code::kInvalidEnvironment,
-                          Code::kIo,
-                          Code::kDecode,
-                          Code::kInvalidConfig,
-                          Code::kInvalidNetns,
-                          Code::kTryAgain,
-                          Code::kKernel,
-                          Code::kPoolExhausted,
-                          Code::kConflict,
-                          Code::kChanged,
-                          Code::kDelegate,
-                          Code::kInternal}) {
-    refused.try_emplace(static_cast<int>(code));
-  }
-  Metric refusals("refused_adds_total", "counter", "ADDs that failed, by the code of their error.");
-  for (const auto& [code, count] : refused) {
-    refusals.Add({{"code", Cat(code)}}, count);
-  }
-  Metric repairs("repairs_total", "counter", "What was repaired on the host's side, by its area.");
-  for (const std::string_view area : kAreaNames) {
-    const auto found = totals.repaired.find(std::string(area));
-    repairs.Add({{"area", std::string(area)}}, found != totals.repaired.end() ? found->second : 0);
-  }
-  return Cat(refusals.Text(), repairs.Text());
+  return metric.Text();
 }
 
 // As many samples as the files of policies have entries, whatever runs. None without policies, or
@@ -253,7 +230,14 @@ int RunMetrics(const Arguments& arguments) {
       AttachmentMetric(inventory),
       FaultMetric(host, inventory),
       PolicyMetric(host),
-      EventMetrics(),
+      EventMetric("refused_adds_total",
+                  "ADDs that failed, by the code of their error.",
+                  "code",
+                  state::RefusedAdds()),
+      EventMetric("repairs_total",
+                  "What was repaired on the host's side, by its area.",
+                  "area",
+                  state::Repairs()),
       BuildMetric());
   if (arguments.Has("output")) {
     Publish(arguments.flags.at("output"), text);
