@@ -3,8 +3,8 @@
 // Shapes   /run/nomad-bridge/.counts/refused-<code>, .counts/repaired-<area>: a file's size is its
 //          count. A command appends a byte for each event of a kind, all in one call: so nobody
 //          needs a lock, and a command that is killed has counted each once or not at all.
-// Limits   A file per area and per code that an ADD of ours ends with; "refused-other" has the codes
-//          of other IPAM plugins.
+// Limits   A file per area, and per code that an ADD of ours ends with. Codes that only an IPAM
+//          plugin has are counted in "refused-other".
 // Errors   none: counting never fails a command. `doctor` says if /run is full or read-only.
 #pragma once
 
