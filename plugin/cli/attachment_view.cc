@@ -108,11 +108,7 @@ Cell ShowState(const Attachment& attachment) {
   const Colour colour = attachment.state == State::kOk ? Colour::kGood
                         : is_passing                   ? Colour::kDoubtful
                                                        : Colour::kBad;
-  std::string text(Text(attachment.state));
-  if (attachment.dead_since) {
-    text += Cat(' ', ShowAge(std::chrono::system_clock::now() - *attachment.dead_since));
-  }
-  return {text, colour};
+  return {std::string(Text(attachment.state)), colour};
 }
 
 std::string ShowAgeOf(const Attachment& attachment) {
@@ -125,27 +121,24 @@ std::string ShowAgeOf(const Attachment& attachment) {
 
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
-  const auto& dead_since = attachment.dead_since;
   const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
-  return {
-      {"allocation", attachment.Allocation()},
-      {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
-      {"job", NullIfEmpty(attachment.Label(cni::kJob))},
-      {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
-      {"network", attachment.id.network},
-      {"containerId", attachment.id.container_id},
-      {"interface", attachment.id.ifname},
-      {"state", Text(attachment.state)},
-      {"created", record && record->created != 0 ? Json(record->created) : Json()},
-      {"deadSince", dead_since ? Json(std::chrono::system_clock::to_time_t(*dead_since)) : Json()},
-      {"problem", NullIfEmpty(attachment.problem)},
-      {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
-      {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
-      {"netns", record ? Json(record->netns_path) : Json()},
-      {"hostVeth", NullIfEmpty(attachment.host_veth)},
-      {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
-      {"received", counters ? TrafficJson(counters->sent) : Json()},
-      {"sent", counters ? TrafficJson(counters->received) : Json()}};
+  return {{"allocation", attachment.Allocation()},
+          {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
+          {"job", NullIfEmpty(attachment.Label(cni::kJob))},
+          {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
+          {"network", attachment.id.network},
+          {"containerId", attachment.id.container_id},
+          {"interface", attachment.id.ifname},
+          {"state", Text(attachment.state)},
+          {"created", record && record->created != 0 ? Json(record->created) : Json()},
+          {"problem", NullIfEmpty(attachment.problem)},
+          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
+          {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
+          {"netns", record ? Json(record->netns_path) : Json()},
+          {"hostVeth", NullIfEmpty(attachment.host_veth)},
+          {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
+          {"received", counters ? TrafficJson(counters->sent) : Json()},
+          {"sent", counters ? TrafficJson(counters->received) : Json()}};
 }
 
 }  // namespace nomad_bridge::cli

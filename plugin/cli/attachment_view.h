@@ -26,7 +26,6 @@ enum class Extent { kFirst, kAll };
 [[nodiscard]] std::string ShowPorts(const Attachment& attachment);
 // Since its ADD: "3m"
 [[nodiscard]] std::string ShowAgeOf(const Attachment& attachment);
-// "dead 3m"
 [[nodiscard]] Cell ShowState(const Attachment& attachment);
 
 [[nodiscard]] Json ToJson(const Attachment& attachment, const Inventory& inventory);

@@ -1,6 +1,5 @@
 #include <array>
 #include <cerrno>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -18,9 +17,7 @@
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/version.h"
-#include "plugin/link/liveness.h"
 #include "plugin/state/events.h"
-#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -213,15 +210,6 @@ int RunMetrics(const Arguments& arguments) {
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
-  if (inventory.is_complete && ::geteuid() == 0) {
-    std::set<std::string> stale;
-    for (const Attachment& attachment : inventory.attachments) {
-      if (attachment.state == State::kDead) {
-        stale.insert(state::HostVethName(attachment.id));
-      }
-    }
-    link::NoteStale(stale);
-  }
   const std::string text = Cat(
       TrafficMetrics(inventory),
       UsageMetric(inventory, "addresses", "Addresses of a network's range.", &Network::addresses),

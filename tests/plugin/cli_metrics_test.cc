@@ -85,22 +85,6 @@ TEST_F(Metrics, AreWrittenByRenameAndReadableByAll) {
   EXPECT_EQ(RunLine("metrics -output").exit_code, 2);
 }
 
-TEST_F(Metrics, LetListSaySinceWhenAnAttachmentIsDead) {
-  AttachBilling();
-  KillContainer(container());
-  EXPECT_THAT(RunLine("list").out, HasSubstr(" dead\n")) << "nobody knows";
-  static_cast<void>(Samples());
-  EXPECT_THAT(RunLine("list").out, ::testing::ContainsRegex(" dead [0-9]+s\n"));
-  const std::string mark =
-      Cat("/run/nomad-bridge/.dead/", Entries("/run/nomad-bridge/.dead").at(0));
-  fs::last_write_time(mark, fs::file_time_type::clock::now() - std::chrono::minutes(3));
-  static_cast<void>(Samples());
-  EXPECT_THAT(RunLine("list").out, HasSubstr(" dead 3m\n"));
-  DetachBilling();
-  static_cast<void>(Samples());
-  EXPECT_THAT(Entries("/run/nomad-bridge/.dead"), IsEmpty());
-}
-
 TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
   AttachBilling();
   const Command command = LineWithoutRoot({"metrics"});
