@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <set>
 #include <tuple>
@@ -31,6 +32,19 @@ Json NullIfEmpty(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
+std::string ShowAge(std::chrono::system_clock::duration age) {
+  const auto seconds =
+      std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(age).count());
+  constexpr std::array<std::pair<std::int64_t, char>, 3> kUnits = {
+      {{86'400, 'd'}, {3'600, 'h'}, {60, 'm'}}};
+  for (const auto& [length, name] : kUnits) {
+    if (seconds >= length) {
+      return Cat(seconds / length, name);
+    }
+  }
+  return Cat(seconds, 's');
+}
+
 }  // namespace
 
 std::string ShortId(const std::string& id) {
@@ -54,19 +68,6 @@ std::string ShowBytes(std::uint64_t bytes) {
   }
   constexpr std::uint64_t kWhole = 100;
   return Cat(bytes, tenths != 0 && bytes < kWhole ? Cat('.', tenths) : "", kUnits[unit]);
-}
-
-std::string ShowAge(std::chrono::system_clock::duration age) {
-  const auto seconds =
-      std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(age).count());
-  constexpr std::array<std::pair<std::int64_t, char>, 3> kUnits = {
-      {{86'400, 'd'}, {3'600, 'h'}, {60, 'm'}}};
-  for (const auto& [length, name] : kUnits) {
-    if (seconds >= length) {
-      return Cat(seconds / length, name);
-    }
-  }
-  return Cat(seconds, 's');
 }
 
 std::string ShowAddresses(const Attachment& attachment, Extent extent) {

@@ -6,7 +6,6 @@
 //          "5d".
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -19,7 +18,6 @@ namespace nomad_bridge::cli {
 [[nodiscard]] std::string ShortId(const std::string& id);
 [[nodiscard]] std::string OrDash(const std::string& text);
 [[nodiscard]] std::string ShowBytes(std::uint64_t bytes);
-[[nodiscard]] std::string ShowAge(std::chrono::system_clock::duration age);
 
 enum class Extent { kFirst, kAll };
 [[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
