@@ -19,7 +19,7 @@ namespace nomad_bridge {
 namespace {
 
 // The locks that this thread holds, by kind.
-thread_local std::array<int, 5> counts{};
+thread_local std::array<int, 4> counts{};
 
 int& CountOf(LockKind kind) {
   return counts.at(static_cast<std::size_t>(kind));
@@ -28,9 +28,8 @@ int& CountOf(LockKind kind) {
 void RequireOrder(LockKind kind, const std::string& what) {
   const bool has_pool = CountOf(LockKind::kPool) != 0;
   const bool has_attachment = CountOf(LockKind::kAttachment) != 0;
-  const bool is_last = CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0 &&
-                       CountOf(LockKind::kCounts) == 0;
-  if (!is_last || (kind == LockKind::kPool && has_pool) ||
+  const bool has_last = CountOf(LockKind::kLeases) != 0 || CountOf(LockKind::kRules) != 0;
+  if (has_last || (kind == LockKind::kPool && has_pool) ||
       (kind == LockKind::kAttachment && (has_pool || has_attachment))) {
     throw Error(Code::kInternal,
                 Cat("refusing to wait for the lock of ", what),

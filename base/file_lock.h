@@ -9,9 +9,9 @@
 //            kInternal, before waiting, if the order below is violated.
 // Ownership  The object holds the lock; both are released by its destruction. Lock files stay.
 // Locks      The order: a command takes its own attachment's lock first, then that of a full pool,
-//            then the leases' lock or the rules' or that of what was counted, and never one of
-//            these while it holds another. The lock of another attachment is only tried (TryTake)
-//            while any lock is held. So no two commands can wait for each other.
+//            then the leases' lock or the rules', and never one of these while it holds the other.
+//            The lock of another attachment is only tried (TryTake) while any lock is held. So no
+//            two commands can wait for each other.
 // Waiting    blocks in the kernel; an interval timer (SIGALRM) interrupts it to check the
 //            deadline. Assumes one thread.
 // Source     flock(2), F_OFD_SETLKW in fcntl(2), setitimer(2).
@@ -36,7 +36,7 @@ using Deadline = std::chrono::steady_clock::time_point;
   return std::chrono::steady_clock::now() + wait;
 }
 
-enum class LockKind { kAttachment, kPool, kLeases, kRules, kCounts };
+enum class LockKind { kAttachment, kPool, kLeases, kRules };
 
 // A lock that this thread holds, counted by its kind as long as it lives.
 class FileLock {
@@ -53,8 +53,6 @@ class FileLock {
                                                        LockKind kind);
   // Whether this thread holds any.
   [[nodiscard]] static bool IsAnyHeld();
-  // The locked file.
-  [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
   FileLock(UniqueFd fd, LockKind kind);

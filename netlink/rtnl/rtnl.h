@@ -46,12 +46,6 @@ struct Counters {
   std::uint64_t packets = 0;
   std::uint64_t dropped = 0;
 
-  Counters& operator+=(const Counters& more) {
-    bytes += more.bytes;
-    packets += more.packets;
-    dropped += more.dropped;
-    return *this;
-  }
   bool operator==(const Counters&) const = default;
 };
 
@@ -59,11 +53,6 @@ struct LinkCounters {
   Counters received;
   Counters sent;
 
-  LinkCounters& operator+=(const LinkCounters& more) {
-    received += more.received;
-    sent += more.sent;
-    return *this;
-  }
   bool operator==(const LinkCounters&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <set>
 #include <tuple>
@@ -31,6 +32,19 @@ Json NullIfEmpty(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
+std::string ShowAge(std::chrono::system_clock::duration age) {
+  const auto seconds =
+      std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(age).count());
+  constexpr std::array<std::pair<std::int64_t, char>, 3> kUnits = {
+      {{86'400, 'd'}, {3'600, 'h'}, {60, 'm'}}};
+  for (const auto& [length, name] : kUnits) {
+    if (seconds >= length) {
+      return Cat(seconds / length, name);
+    }
+  }
+  return Cat(seconds, 's');
+}
+
 }  // namespace
 
 std::string ShortId(const std::string& id) {
@@ -54,19 +68,6 @@ std::string ShowBytes(std::uint64_t bytes) {
   }
   constexpr std::uint64_t kWhole = 100;
   return Cat(bytes, tenths != 0 && bytes < kWhole ? Cat('.', tenths) : "", kUnits[unit]);
-}
-
-std::string ShowAge(std::chrono::system_clock::duration age) {
-  const auto seconds =
-      std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(age).count());
-  constexpr std::array<std::pair<std::int64_t, char>, 3> kUnits = {
-      {{86'400, 'd'}, {3'600, 'h'}, {60, 'm'}}};
-  for (const auto& [length, name] : kUnits) {
-    if (seconds >= length) {
-      return Cat(seconds / length, name);
-    }
-  }
-  return Cat(seconds, 's');
 }
 
 std::string ShowAddresses(const Attachment& attachment, Extent extent) {
@@ -108,11 +109,7 @@ Cell ShowState(const Attachment& attachment) {
   const Colour colour = attachment.state == State::kOk ? Colour::kGood
                         : is_passing                   ? Colour::kDoubtful
                                                        : Colour::kBad;
-  std::string text(Text(attachment.state));
-  if (attachment.dead_since) {
-    text += Cat(' ', ShowAge(std::chrono::system_clock::now() - *attachment.dead_since));
-  }
-  return {text, colour};
+  return {std::string(Text(attachment.state)), colour};
 }
 
 std::string ShowAgeOf(const Attachment& attachment) {
@@ -125,27 +122,24 @@ std::string ShowAgeOf(const Attachment& attachment) {
 
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
-  const auto& dead_since = attachment.dead_since;
   const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
-  return {
-      {"allocation", attachment.Allocation()},
-      {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
-      {"job", NullIfEmpty(attachment.Label(cni::kJob))},
-      {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
-      {"network", attachment.id.network},
-      {"containerId", attachment.id.container_id},
-      {"interface", attachment.id.ifname},
-      {"state", Text(attachment.state)},
-      {"created", record && record->created != 0 ? Json(record->created) : Json()},
-      {"deadSince", dead_since ? Json(std::chrono::system_clock::to_time_t(*dead_since)) : Json()},
-      {"problem", NullIfEmpty(attachment.problem)},
-      {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
-      {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
-      {"netns", record ? Json(record->netns_path) : Json()},
-      {"hostVeth", NullIfEmpty(attachment.host_veth)},
-      {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
-      {"received", counters ? TrafficJson(counters->sent) : Json()},
-      {"sent", counters ? TrafficJson(counters->received) : Json()}};
+  return {{"allocation", attachment.Allocation()},
+          {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
+          {"job", NullIfEmpty(attachment.Label(cni::kJob))},
+          {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
+          {"network", attachment.id.network},
+          {"containerId", attachment.id.container_id},
+          {"interface", attachment.id.ifname},
+          {"state", Text(attachment.state)},
+          {"created", record && record->created != 0 ? Json(record->created) : Json()},
+          {"problem", NullIfEmpty(attachment.problem)},
+          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
+          {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
+          {"netns", record ? Json(record->netns_path) : Json()},
+          {"hostVeth", NullIfEmpty(attachment.host_veth)},
+          {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
+          {"received", counters ? TrafficJson(counters->sent) : Json()},
+          {"sent", counters ? TrafficJson(counters->received) : Json()}};
 }
 
 }  // namespace nomad_bridge::cli

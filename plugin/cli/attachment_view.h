@@ -6,7 +6,6 @@
 //          "5d".
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -19,14 +18,12 @@ namespace nomad_bridge::cli {
 [[nodiscard]] std::string ShortId(const std::string& id);
 [[nodiscard]] std::string OrDash(const std::string& text);
 [[nodiscard]] std::string ShowBytes(std::uint64_t bytes);
-[[nodiscard]] std::string ShowAge(std::chrono::system_clock::duration age);
 
 enum class Extent { kFirst, kAll };
 [[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
 [[nodiscard]] std::string ShowPorts(const Attachment& attachment);
 // Since its ADD: "3m"
 [[nodiscard]] std::string ShowAgeOf(const Attachment& attachment);
-// "dead 3m"
 [[nodiscard]] Cell ShowState(const Attachment& attachment);
 
 [[nodiscard]] Json ToJson(const Attachment& attachment, const Inventory& inventory);

@@ -143,6 +143,9 @@ Examination::Examination(state::Host& of, const Inventory& taken, Cost most)
     if (attachment.record && attachment.record->IsAny(state::Phase::kLive) &&
         attachment.state != State::kDead) {
       running.push_back(&attachment);
+      if (attachment.record->IsLive(cni::Part::kPorts)) {
+        publishing.push_back(&attachment);
+      }
       gateways.try_emplace(attachment.record->link.gateway_ifname, &*attachment.record);
     }
   }

@@ -75,6 +75,7 @@ class Examination {
   state::Host& host;
   const Inventory& inventory;
   std::vector<const Attachment*> running;                // with a record, and live
+  std::vector<const Attachment*> publishing;             // those of them with live ports
   std::map<std::string, const state::Record*> gateways;  // a record behind each
   std::vector<CheckResult> results;
 

@@ -55,26 +55,17 @@ class BlockedLook {
   std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Family>, Causes> on_node_;
 };
 
-template <typename Look>
-void ForEachPublishing(const Examination& node, const Look& look) {
-  for (const Attachment* const attachment : node.running) {
-    if (attachment->record->IsLive(cni::Part::kPorts)) {
-      look(*attachment);
-    }
-  }
-}
-
 // As far as no other check says it.
 Causes FindBlocked(Examination& node) {
   BlockedLook look(node.host);
   Causes found;
-  ForEachPublishing(node, [&](const Attachment& attachment) {
-    for (Cause& cause : look.Of(*attachment.record)) {
+  for (const Attachment* const attachment : node.publishing) {
+    for (Cause& cause : look.Of(*attachment->record)) {
       if (!cause.is_passing && !node.HasFix(cause.fix) && !Contains(found, cause)) {
         found.push_back(std::move(cause));
       }
     }
-  });
+  }
   return found;
 }
 
@@ -103,11 +94,11 @@ void ProbePorts(Examination& node) {
   causes::NodeFacts facts(node.host);
   causes::Planner planner(facts);
   std::size_t answered = 0;
-  ForEachPublishing(node, [&](const Attachment& attachment) {
-    for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
+  for (const Attachment* const attachment : node.publishing) {
+    for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
       const auto connection = port.protocol == portmap::Protocol::kSctp
                                   ? std::nullopt
-                                  : planner.ToPort(*attachment.record, port, std::nullopt);
+                                  : planner.ToPort(*attachment->record, port, std::nullopt);
       if (!connection) {
         continue;
       }
@@ -122,11 +113,11 @@ void ProbePorts(Examination& node) {
       }
       node.Fail(Format("{} of allocation '{}': {}",
                        portmap::DescribeHostPort(port),
-                       attachment.Allocation(),
+                       attachment->Allocation(),
                        cause.text),
                 cause.fix);
     }
-  });
+  }
   node.Ok(Cat(Counted(answered, "published port"), " reached"));
 }
 

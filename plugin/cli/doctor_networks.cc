@@ -106,12 +106,12 @@ std::set<std::string> OverlapsWith(const Examination& node,
 void CheckWorldPorts(Examination& node) {
   const std::set<Ip> addresses = PublicAddresses(node);
   std::vector<std::string> open;
-  for (const Attachment* const attachment : node.running) {
+  for (const Attachment* const attachment : node.publishing) {
     for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
       const auto address = std::ranges::find_if(addresses, [&](const Ip& each) {
         return port.host_ip ? *port.host_ip == each : each.family() == port.container_ip.family();
       });
-      if (address != addresses.end() && attachment->record->IsLive(cni::Part::kPorts)) {
+      if (address != addresses.end()) {
         open.push_back(Format("port {} of '{}' answers on the public address {}",
                               portmap::DescribeHostPort(port),
                               attachment->Allocation(),
@@ -131,10 +131,8 @@ void CheckWorldPorts(Examination& node) {
 // Asked for all ports at once: the node's listeners are listed then, once.
 void CheckShadowedPorts(Examination& node) {
   state::Record all;
-  for (const Attachment* const attachment : node.running) {
-    if (attachment->record->IsLive(cni::Part::kPorts)) {
-      Append(all.rules.ports, attachment->record->rules.ports);
-    }
+  for (const Attachment* const attachment : node.publishing) {
+    Append(all.rules.ports, attachment->record->rules.ports);
   }
   node.AddAll(Verdict::kWarn,
               rules::FindOwnListeners(node.host, all),

@@ -240,11 +240,6 @@ Inventory TakeInventory(state::Host& host) {
     inventory.attachments.push_back(AttachmentOf(host, std::move(reading), links));
   }
   AddUnrecorded(host, links, inventory);
-  for (Attachment& attachment : inventory.attachments) {
-    if (attachment.state == State::kDead) {
-      attachment.dead_since = link::FindStaleSince(attachment.id);
-    }
-  }
   std::ranges::sort(inventory.attachments, {}, Order);
   AddNetworks(inventory);
   return inventory;

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <optional>
 #include <set>
 #include <string>
@@ -50,8 +49,6 @@ struct Attachment {
   cni::ShortLabels labels;
   std::string host_veth;           // the derived name; empty if the link is another plugin's
   std::optional<rtnl::Link> link;  // our host veth
-  // When `metrics` first saw it dead: at the latest since then.
-  std::optional<std::chrono::system_clock::time_point> dead_since;
 
   [[nodiscard]] bool IsRecordLost() const {
     return state == State::kUnrecorded || state == State::kUnreadable;

@@ -196,8 +196,8 @@ const Command kList = {
 alternatives; different keys must all match.
 
 State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
-leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone, seen so
-for as long; unrecorded: only the link is there; unreadable: the record is damaged.
+leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone;
+unrecorded: only the link is there; unreadable: the record is damaged.
 
 Without root only what the link aliases hold; '?' is what they do not, and a filter for it exit 2.
 Exit 1 if the filters match nothing.

@@ -1,6 +1,5 @@
 #include <array>
 #include <cerrno>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -18,16 +17,12 @@
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/version.h"
-#include "plugin/link/liveness.h"
-#include "plugin/link/traffic.h"
 #include "plugin/state/events.h"
-#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
 using Labels = std::vector<std::pair<std::string_view, std::string>>;
-using Traffic = std::map<cni::Workload, rtnl::LinkCounters>;
 
 // A backslash, a quote and a line end have to be escaped; our labels are printable already.
 std::string Escaped(std::string_view value) {
@@ -64,25 +59,37 @@ class Metric {
   std::string samples_;
 };
 
+Labels LabelsOf(const Attachment& attachment) {
+  const std::string& job = attachment.Label(cni::kJob);
+  const std::string parent = cni::ParentJob(job);
+  Labels labels = {{"namespace", attachment.Label(cni::kNamespace)},
+                   {"job", parent},
+                   {"task_group", attachment.Label(cni::kGroup)},
+                   {"alloc_id", attachment.Allocation()},
+                   {"device", attachment.host_veth}};
+  if (parent != job) {
+    labels.emplace_back("job_id", job);
+  }
+  return labels;
+}
+
 // The allocation's direction: what the host's end sent, it received.
-std::string TrafficMetrics(const Traffic& traffic) {
+std::string TrafficMetrics(const Inventory& inventory) {
   std::string text;
-  for (const auto& [direction, side] : {std::pair{"receive", &rtnl::LinkCounters::sent},
-                                        std::pair{"transmit", &rtnl::LinkCounters::received}}) {
+  for (const auto& [direction, verb, side] :
+       {std::tuple{"receive", "received", &rtnl::LinkCounters::sent},
+        std::tuple{"transmit", "sent", &rtnl::LinkCounters::received}}) {
     for (const auto& [what, unit, field] :
          {std::tuple{"bytes", "Bytes", &rtnl::Counters::bytes},
           std::tuple{"packets", "Packets", &rtnl::Counters::packets},
           std::tuple{"dropped", "Dropped packets", &rtnl::Counters::dropped}}) {
-      Metric metric(
-          Format("network_{}_{}_total", direction, what),
-          "counter",
-          Format("{} that the allocations of a group have {}, as their host's ends count.",
-                 unit,
-                 direction == std::string_view("receive") ? "received" : "sent"));
-      for (const auto& [group, counters] : traffic) {
-        metric.Add(
-            {{"namespace", group.nomad_namespace}, {"job", group.job}, {"task_group", group.group}},
-            counters.*side.*field);
+      Metric metric(Format("network_{}_{}_total", direction, what),
+                    "counter",
+                    Format("{} that an allocation has {}, as its host's end counts.", unit, verb));
+      for (const Attachment& attachment : inventory.attachments) {
+        if (attachment.link && attachment.link->counters) {
+          metric.Add(LabelsOf(attachment), (*attachment.link->counters).*side.*field);
+        }
       }
       text += metric.Text();
     }
@@ -120,23 +127,6 @@ std::string AttachmentMetric(const Inventory& inventory) {
   return metric.Text();
 }
 
-std::string InfoMetric(const Inventory& inventory) {
-  Metric metric("allocation_info",
-                "gauge",
-                "Which allocation a host veth belongs to; join it with node_network_ by device.");
-  for (const Attachment& attachment : inventory.attachments) {
-    if (attachment.link) {
-      metric.Add({{"device", attachment.host_veth},
-                  {"namespace", attachment.Label(cni::kNamespace)},
-                  {"job", attachment.Label(cni::kJob)},
-                  {"task_group", attachment.Label(cni::kGroup)},
-                  {"alloc_id", attachment.Allocation()}},
-                 1);
-    }
-  }
-  return metric.Text();
-}
-
 std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   Metric metric("faults", "gauge", "What doctor finds wrong, by its check and verdict.");
   std::map<std::string, std::map<Verdict, std::uint64_t>> counts;
@@ -156,40 +146,17 @@ std::string BuildMetric() {
   return metric.Text();
 }
 
-// Those that an ADD of ours ends with have a sample from the start: of one that appears with its
-// first event, Prometheus' increase() does not see that.
-std::string EventMetrics() {
-  if (::geteuid() != 0) {
-    return "";
+// Every kind has a sample from the start: if one appeared with its first event, Prometheus'
+// increase() would not see that event.
+std::string EventMetric(std::string_view name,
+                        std::string_view help,
+                        std::string_view label,
+                        const state::EventCounts& counts) {
+  Metric metric(name, "counter", help);
+  for (const auto& [kind, count] : counts) {
+    metric.Add({{label, kind}}, count);
   }
-  const state::EventTotals totals = state::SettleEvents();
-  std::map<int, std::uint64_t> refused = totals.refused_adds;
-  for (const Code code : {Code::kIncompatibleVersion,
-                          Code::kUnsupportedField,
-                          Code::kInvalidEnvironment,
-                          Code::kIo,
-                          Code::kDecode,
-                          Code::kInvalidConfig,
-                          Code::kInvalidNetns,
-                          Code::kTryAgain,
-                          Code::kKernel,
-                          Code::kPoolExhausted,
-                          Code::kConflict,
-                          Code::kChanged,
-                          Code::kDelegate,
-                          Code::kInternal}) {
-    refused.try_emplace(static_cast<int>(code));
-  }
-  Metric refusals("refused_adds_total", "counter", "ADDs that failed, by the code of their error.");
-  for (const auto& [code, count] : refused) {
-    refusals.Add({{"code", Cat(code)}}, count);
-  }
-  Metric repairs("repairs_total", "counter", "What was repaired on the host's side, by its area.");
-  for (const std::string_view area : kAreaNames) {
-    const auto found = totals.repaired.find(std::string(area));
-    repairs.Add({{"area", std::string(area)}}, found != totals.repaired.end() ? found->second : 0);
-  }
-  return Cat(refusals.Text(), repairs.Text());
+  return metric.Text();
 }
 
 // As many samples as the files of policies have entries, whatever runs. None without policies, or
@@ -214,34 +181,6 @@ std::string PolicyMetric(state::Host& host) {
     LogLine("{}, ignoring", error.what());
   }
   return metric.Text();
-}
-
-// Of a periodic or dispatched job under its parent's name: each of its children runs but once.
-Traffic ByFamily(const Traffic& traffic) {
-  Traffic families;
-  for (const auto& [workload, counters] : traffic) {
-    families[cni::ParentOf(workload)] += counters;
-  }
-  return families;
-}
-
-// The traffic with what deleted links had counted; without root only of what is there.
-std::pair<Inventory, Traffic> TakeTraffic(state::Host& host) {
-  const bool is_root = ::geteuid() == 0;
-  if (!is_root) {
-    LogLine("{}",
-            "without root the traffic of interfaces that were deleted, and events, are missing");
-  }
-  // Before the links are listed (traffic.h).
-  const link::TrafficTotals totals = is_root ? link::TrafficTotals::Lock() : link::TrafficTotals();
-  Inventory inventory = TakeInventory(host);
-  std::vector<link::Counted> counted;
-  for (const Attachment& attachment : inventory.attachments) {
-    counted.push_back({.workload = cni::WorkloadOf(attachment.labels),
-                       .link = attachment.link ? &*attachment.link : nullptr});
-  }
-  Traffic traffic = totals.Settle(inventory.links, counted);
-  return {std::move(inventory), std::move(traffic)};
 }
 
 // For a collector that runs as another user. ReplaceFile's is for files of ours alone.
@@ -269,27 +208,24 @@ void Publish(const std::string& path, const std::string& text) {
 
 int RunMetrics(const Arguments& arguments) {
   state::Host host = state::Host::Open();
-  const auto [inventory, traffic] = TakeTraffic(host);
+  const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
-  if (inventory.is_complete && ::geteuid() == 0) {
-    std::set<std::string> stale;
-    for (const Attachment& attachment : inventory.attachments) {
-      if (attachment.state == State::kDead) {
-        stale.insert(state::HostVethName(attachment.id));
-      }
-    }
-    link::NoteStale(stale);
-  }
   const std::string text = Cat(
-      TrafficMetrics(arguments.Has("per-child") ? traffic : ByFamily(traffic)),
-      arguments.Has("per-allocation") ? InfoMetric(inventory) : "",
+      TrafficMetrics(inventory),
       UsageMetric(inventory, "addresses", "Addresses of a network's range.", &Network::addresses),
       UsageMetric(
           inventory, "bridge_ports", "Ports of a network's bridge, of 1023.", &Network::ports),
       AttachmentMetric(inventory),
       FaultMetric(host, inventory),
       PolicyMetric(host),
-      EventMetrics(),
+      EventMetric("refused_adds_total",
+                  "ADDs that failed, by the code of their error.",
+                  "code",
+                  state::RefusedAdds()),
+      EventMetric("repairs_total",
+                  "What was repaired on the host's side, by its area.",
+                  "area",
+                  state::Repairs()),
       BuildMetric());
   if (arguments.Has("output")) {
     Publish(arguments.flags.at("output"), text);
@@ -300,9 +236,7 @@ int RunMetrics(const Arguments& arguments) {
 }
 
 constexpr std::array kMetricsFlags = {
-    Flag{"output", "FILE", "written by rename, mode 0644: for node_exporter's textfile collector"},
-    Flag{"per-allocation", nullptr, "also which allocation each host veth belongs to"},
-    Flag{"per-child", nullptr, "periodic and dispatched jobs each, not summed into their parent"}};
+    Flag{"output", "FILE", "written by rename, mode 0644: for node_exporter's textfile collector"}};
 
 }  // namespace
 
@@ -310,9 +244,8 @@ const Command kMetrics = {
     .name = "metrics",
     .summary = "traffic, addresses, faults and repairs for Prometheus",
     .text =
-        R"(Prometheus' text format. Traffic is summed by namespace, job and group, in the allocation's
-direction; that of JOB/periodic-... and JOB/dispatch-... under JOB. Its counters never fall: what an
-interface had counted is kept when it is deleted.
+        R"(Prometheus' text format. Each allocation has its traffic, in its own direction, for as long as it
+has its interface. The label job of JOB/periodic-... and JOB/dispatch-... is JOB.
 Debian's directory for -output is /var/lib/prometheus/node-exporter, the name NAME.prom.
 )",
     .flags = kMetricsFlags,

@@ -118,11 +118,6 @@ std::string ParentJob(const std::string& job) {
   return job.substr(0, std::min(job.find("/periodic-"), job.find("/dispatch-")));
 }
 
-Workload ParentOf(Workload workload) {
-  workload.job = ParentJob(workload.job);
-  return workload;
-}
-
 Fix RuntimeFix(std::string_view verb, const std::string& container_id, const ShortLabels& labels) {
   constexpr std::size_t kAllocationIdLength = 36;
   const bool is_nomads = labels.contains(kJob) || labels.contains(kAllocation) ||

@@ -69,8 +69,6 @@ struct Workload {
 // The job that Nomad made a periodic or dispatched one from: "batch" of
 // "batch/dispatch-1700000000-8f2a7c1d" and of "batch/periodic-1700000000". Any other job's own.
 [[nodiscard]] std::string ParentJob(const std::string& job);
-// With that job: itself, unless its job is a periodic or dispatched one.
-[[nodiscard]] Workload ParentOf(Workload workload);
 
 // What the runtime has to do to a container: "nomad alloc stop 5f3c...". One is Nomad's by its
 // labels, or, of releases of Nomad that give none, by an id as allocations have.

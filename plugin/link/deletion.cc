@@ -9,7 +9,6 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "plugin/link/traffic.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
@@ -39,8 +38,7 @@ void NoteChild(pid_t pid) {
 
 }  // namespace
 
-void DeletePair(state::Host& host, const rtnl::Link& host_end, const cni::Workload& workload) {
-  NoteTraffic(host_end, workload);
+void DeletePair(state::Host& host, const rtnl::Link& host_end) {
   if (IsLastChildZombie()) {
     host.net.EnsureLinkGone(host_end.name);
   } else if (const auto child = host.net.EnsureLinkGone(host_end, host.NetfilterSockets())) {

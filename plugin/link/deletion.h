@@ -7,16 +7,14 @@
 //          does not reap gets no more of them than DELs ran at once when it began: while the last
 //          one is a zombie, nobody starts another, and a DEL waits.
 // Shapes   /run/nomad-bridge/.deleter   the last child's pid, and '\n'
-// Traffic  What the link has counted is noted first (traffic.h).
 // Errors   kKernel, kTryAgain if the link is still there. What concerns `.deleter` is ignored.
 #pragma once
 
 #include "netlink/rtnl/rtnl.h"
-#include "plugin/cni/labels.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::link {
 
-void DeletePair(state::Host& host, const rtnl::Link& host_end, const cni::Workload& workload);
+void DeletePair(state::Host& host, const rtnl::Link& host_end);
 
 }  // namespace nomad_bridge::link

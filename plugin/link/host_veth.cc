@@ -129,7 +129,7 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 
 void EnsureLinkGone(state::Host& host, const state::Record& record) {
   if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, record.id, Recorded::kYes)) {
-    DeletePair(host, *link, record.Workload());
+    DeletePair(host, *link);
   }
 }
 
@@ -140,8 +140,8 @@ void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id) {
 }
 
 void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link) {
-  if (const std::optional<state::ParsedAlias> alias = state::ParseAlias(link.alias)) {
-    DeletePair(host, link, cni::WorkloadOf(alias->labels));
+  if (state::ParseAlias(link.alias)) {
+    DeletePair(host, link);
   }
 }
 

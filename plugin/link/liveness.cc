@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "base/text.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -34,14 +29,6 @@ bool IsWithoutALinkAndHeld(state::Host& host, const state::Record& record) {
   }
   const std::optional<std::string> path = host.FindNetnsPath(record.netns.inode);
   return path && IsAt(*path, record);
-}
-
-std::string StaleDirectory() {
-  return Cat(state::kStateDirectory, "/.dead");
-}
-
-std::string StalePath(const std::string& host_veth) {
-  return Cat(StaleDirectory(), '/', host_veth);
 }
 
 }  // namespace
@@ -114,26 +101,6 @@ const std::vector<state::Record>& LiveAttachments::records() {
     }
   }
   return *records_;
-}
-
-void NoteStale(const std::set<std::string>& host_veths) try {
-  for (const std::string& name : Entries(StaleDirectory())) {
-    if (!host_veths.contains(name)) {
-      EnsureFileGone(StalePath(name));
-    }
-  }
-  for (const std::string& name : host_veths) {
-    EnsureDirectory(StaleDirectory());
-    static_cast<void>(CreateFile(StalePath(name), ""));
-  }
-} catch (const Error& error) {
-  LogLine("{}, ignoring: since when an attachment is stale will not be known", error.what());
-}
-
-std::optional<std::chrono::system_clock::time_point> FindStaleSince(const AttachmentId& id) {
-  const std::optional<struct stat> status = FindStatus(StalePath(state::HostVethName(id)));
-  return status ? std::optional(std::chrono::system_clock::from_time_t(status->st_mtim.tv_sec))
-                : std::nullopt;
 }
 
 }  // namespace nomad_bridge::link

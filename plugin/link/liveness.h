@@ -1,4 +1,4 @@
-// Whether an attachment is alive, which ones are, and since when one is not.
+// Whether an attachment is alive, and which ones are.
 //
 // Alive    An attachment is, as long as its namespace is: a process or a mount still holds the one
 //          to which the peer of its host veth, or of a foreign plugin's, belongs, or, where no such
@@ -6,14 +6,11 @@
 //          namespace. That is told by its cookie: device and inode are soon another's. Before
 //          Linux 5.14 there is none, and our host veth alone tells; a record of before cookies were
 //          written goes by device and inode.
-// Shapes   /run/nomad-bridge/.dead/<host veth>  empty; made when an attachment was first seen
-//          stale: only for what people look at, so that writing it never fails a command.
 // Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a
 //          command works on counts as alive.
 // Errors   kKernel, kIo.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <set>
 #include <string>
@@ -67,11 +64,5 @@ class LiveAttachments {
   AttachmentId except_;
   std::optional<std::vector<state::Record>> records_;
 };
-
-// Remembers these attachments, by their host veths, as stale from now on, unless they are known as
-// such; and forgets all others.
-void NoteStale(const std::set<std::string>& host_veths);
-[[nodiscard]] std::optional<std::chrono::system_clock::time_point> FindStaleSince(
-    const AttachmentId& id);
 
 }  // namespace nomad_bridge::link

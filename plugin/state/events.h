@@ -1,24 +1,17 @@
-// What happens on this node, counted for `metrics`: repairs by area, refused ADDs by code. There is
-// no daemon, and nothing is locked by what happens.
+// How often something happened on this node: repairs by area, refused ADDs by code, for `metrics`.
 //
-// /run/nomad-bridge/.event-log
-//   A command appends a line for each kind of event (base/append_log.h).
-// /run/nomad-bridge/.event-totals
-//   Replaced by every run of `metrics`: a line per kind with its sum, and one, "read", of how far
-//   the log is in it. So each line counts once, also if `metrics` is killed between this and its
-//   hole in the log.
-//
-// A line of either has three fields, each ended by a tab: what happened ("refused", "repaired"),
-// its code or area, how often.
-//
-// Locks    `metrics` alone takes one, flock(2) of the log.
-// Limits   Those of the log. Codes above 999, which IPAM plugins may have, are not counted.
-// Errors   Counting never fails a command: it is logged and ignored.
+// Shapes   /run/nomad-bridge/.counts/refused-<code>, .counts/repaired-<area>: a file's size is its
+//          count. A command appends a byte for each event of a kind, all in one call: so nobody
+//          needs a lock, and a command that is killed has counted each once or not at all.
+// Limits   A file per area, and per code that an ADD of ours ends with. Codes that only an IPAM
+//          plugin has are counted in "refused-other".
+// Errors   none: counting never fails a command. `doctor` says if /run is full or read-only.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/mismatch.h"
@@ -40,12 +33,9 @@ class RepairLog {
   const Mismatches& mismatches_;
 };
 
-struct EventTotals {
-  std::map<int, std::uint64_t> refused_adds;      // by code
-  std::map<std::string, std::uint64_t> repaired;  // by area
-};
-
-// Of all that has happened since the first call on this boot. Waits for other runs.
-[[nodiscard]] EventTotals SettleEvents();
+// Since the boot, by code or area; also those that have not happened.
+using EventCounts = std::vector<std::pair<std::string, std::uint64_t>>;
+[[nodiscard]] EventCounts RefusedAdds();
+[[nodiscard]] EventCounts Repairs();
 
 }  // namespace nomad_bridge::state

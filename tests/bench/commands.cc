@@ -28,7 +28,7 @@ constexpr std::array<Measured, 7> kMeasured = {
     Measured{.line = "list", .target = "100"},
     Measured{.line = "list -json", .target = "100"},
     Measured{.line = "doctor", .target = "1,000"},
-    Measured{.line = "metrics"},
+    Measured{.line = "metrics", .target = "500"},
     Measured{.line = "reconcile -if-changed", .target = "5"},
     Measured{.line = "reconcile"},
     Measured{.line = "reconcile", .before = Before::kFlush, .target = "500"}};

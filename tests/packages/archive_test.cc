@@ -40,6 +40,7 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
                       Contains("share/doc/nomad-bridge/docs/commands.md"),
                       Contains("share/doc/nomad-bridge/docs/schema/doctor.json"),
                       Contains("share/nomad-bridge/examples/prometheus/alerts.yml"),
+                      Contains("share/nomad-bridge/examples/prometheus/by-job.yml"),
                       Contains("share/nomad-bridge/examples/grafana/nomad-bridge.json"),
                       Contains("share/doc/nomad-bridge/licenses/GPL-3"),
                       Contains("share/man/man8/nomad-bridge.8.gz"),

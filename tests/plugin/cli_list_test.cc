@@ -74,7 +74,6 @@ TEST_F(List, IsInJsonAsTheKernelAndOtherToolsHaveIt) {
   EXPECT_EQ(first.at("addresses"), (json{"172.26.64.2/20", "fd00:26::2/64"}));
   EXPECT_EQ(first.at("containerId"), kAllocation);
   EXPECT_EQ(first.at("bridge"), "nomad");
-  EXPECT_EQ(first.at("deadSince"), nullptr);
   EXPECT_THAT(first.at("ports"),
               Contains(json{{"protocol", "udp"},
                             {"hostIp", nullptr},

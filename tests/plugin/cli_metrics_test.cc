@@ -1,4 +1,4 @@
-// nomad-bridge metrics: what Prometheus reads; traffic of what was deleted: cli_traffic_test.cc.
+// nomad-bridge metrics: what Prometheus reads.
 #include "tests/plugin/metrics_world.h"
 #include "tests/support/mounted.h"
 #include "tests/support/soon.h"
@@ -9,7 +9,7 @@ namespace {
 TEST_F(Metrics, AreOfTheAllocationsDirection) {
   const std::string veth = HostVethOf(AttachBilling());
   container().Must({"ping", "-c", "3", "-i", "0.2", "-s", "1000", "-W", "3", kBridgeIp4});
-  const std::map<std::string, std::uint64_t> traffic = Traffic();
+  const std::map<std::string, std::uint64_t> traffic = TrafficOf(veth);
   const json stats = host().Json({"ip", "-s", "-j", "link", "show", veth}).at(0).at("stats64");
 
   EXPECT_GE(traffic.at("nomad_bridge_network_transmit_bytes_total"), 3000U);
@@ -32,15 +32,42 @@ TEST_F(Metrics, CountAddressesPortsAndStates) {
   EXPECT_EQ(samples.at(R"(nomad_bridge_faults{check="dead",verdict="warn"})"), 1U);
 }
 
-TEST_F(Metrics, NameAllocationsOnlyIfAsked) {
+TEST_F(Metrics, HaveNomadsLabelsAndTheDevice) {
   const std::string veth = HostVethOf(AttachBilling());
-  const std::string info = Cat("nomad_bridge_allocation_info{device=\"",
-                               veth,
-                               R"(",namespace="default",job="billing",task_group="api",alloc_id=")",
-                               kAllocation,
-                               "\"}");
-  EXPECT_EQ(Samples("-per-allocation").at(info), 1U);
-  EXPECT_FALSE(Samples().contains(info));
+  const std::string labels =
+      Cat(R"({namespace="default",job="billing",task_group="api",alloc_id=")",
+          kAllocation,
+          "\",device=\"",
+          veth,
+          "\"}");
+  EXPECT_THAT(Labels(), ElementsAre(labels));
+  EXPECT_THAT(Execute(LineWithoutRoot({"metrics"})),
+              Exits(0, Out(HasSubstr(Cat("nomad_bridge_network_receive_bytes_total", labels)))));
+}
+
+TEST_F(Metrics, HaveASeriesForAsLongAsTheLinkIsThere) {
+  AttachBilling();
+  const std::string second = "7b1e0c44-0000-4000-8000-000000000002";
+  const Variables variables = As(second, AddContainer("second"), NomadArgs("billing", second));
+  Attach(DualStack(), variables);
+  EXPECT_EQ(Labels().size(), 2U) << "of one group";
+  DetachBilling();
+  EXPECT_THAT(Labels(), ElementsAre(HasSubstr(second)));
+  Detach(DualStack(), variables);
+  EXPECT_THAT(Labels(), IsEmpty());
+}
+
+// Nomad makes these jobs from a periodic or parameterized one: each runs once, under its own name.
+TEST_F(Metrics, NameTheParentOfAJobThatRunsOnce) {
+  int number = 0;
+  for (const char* const job :
+       {"batch/dispatch-1700000001-8f2a7c1d", "batch/periodic-1700000000"}) {
+    const std::string id = Cat("5f3c1a2b-", ++number);
+    Attach(DualStack(), As(id, AddContainer(Cat("run-", number)), NomadArgs(job, id)));
+    EXPECT_THAT(
+        Labels(),
+        Contains(AllOf(HasSubstr(R"(job="batch")"), HasSubstr(Cat("job_id=\"", job, '"')))));
+  }
 }
 
 TEST_F(Metrics, AreWrittenByRenameAndReadableByAll) {
@@ -58,29 +85,11 @@ TEST_F(Metrics, AreWrittenByRenameAndReadableByAll) {
   EXPECT_EQ(RunLine("metrics -output").exit_code, 2);
 }
 
-TEST_F(Metrics, LetListSaySinceWhenAnAttachmentIsDead) {
-  AttachBilling();
-  KillContainer(container());
-  EXPECT_THAT(RunLine("list").out, HasSubstr(" dead\n")) << "nobody knows";
-  static_cast<void>(Samples());
-  EXPECT_THAT(RunLine("list").out, ::testing::ContainsRegex(" dead [0-9]+s\n"));
-  const std::string mark =
-      Cat("/run/nomad-bridge/.dead/", Entries("/run/nomad-bridge/.dead").at(0));
-  fs::last_write_time(mark, fs::file_time_type::clock::now() - std::chrono::minutes(3));
-  static_cast<void>(Samples());
-  EXPECT_THAT(RunLine("list").out, HasSubstr(" dead 3m\n"));
-  DetachBilling();
-  static_cast<void>(Samples());
-  EXPECT_THAT(Entries("/run/nomad-bridge/.dead"), IsEmpty());
-}
-
 TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
   AttachBilling();
   const Command command = LineWithoutRoot({"metrics"});
   EXPECT_THAT(Execute(command),
-              Exits(0,
-                    Err(HasSubstr("without root the traffic of interfaces that were deleted")),
-                    Out(HasSubstr(Cat("nomad_bridge_network_receive_bytes_total", kGroup)))));
+              Exits(0, Err(HasSubstr("without root addresses, ports and states cannot be told"))));
 }
 
 // Only Nomad's user may read them on some nodes.
@@ -99,7 +108,7 @@ TEST_F(Metrics, AreCleanForPromtool) {
   AttachBilling(Publish({Port(8080, 80)}, DualStack()));
   const std::string weird = R"(IgnoreUnknown=1;NOMAD_JOB_ID=a"b\c;NOMAD_GROUP_NAME={x="y"})";
   Attach(DualStack(), As("weird", AddContainer("weird"), weird));
-  const std::string text = Output("metrics -per-allocation");
+  const std::string text = Output("metrics");
   const Outcome outcome = host().Run({"promtool", "check", "metrics"}, text);
   EXPECT_EQ(outcome.exit_code, 0) << outcome << text;
   EXPECT_EQ(Cat(outcome.out, outcome.err), "");
@@ -108,7 +117,7 @@ TEST_F(Metrics, AreCleanForPromtool) {
 TEST_F(Metrics, AreReadByNodeExporter) {
   AttachBilling();
   fs::create_directory("/run/textfile");
-  ASSERT_EQ(Output("metrics -per-allocation -output /run/textfile/nomad-bridge.prom"), "");
+  ASSERT_EQ(Output("metrics -output /run/textfile/nomad-bridge.prom"), "");
   host().Must({"ip", "link", "set", "lo", "up"});
   Process exporter = Process::Start(Command{.argv = {"prometheus-node-exporter",
                                                      "--collector.disable-defaults",

@@ -5,9 +5,6 @@
 
 namespace nomad_bridge::test {
 
-constexpr const char* kTotals = "/run/nomad-bridge/.traffic-totals";
-constexpr const char* kGroup = R"({namespace="default",job="billing",task_group="api"})";
-
 class Metrics : public CliWorld {
  protected:
   using Counts = std::map<std::string, std::uint64_t>;
@@ -17,7 +14,6 @@ class Metrics : public CliWorld {
   }
   json AttachBilling(const json& config = DualStack()) { return Attach(config, Billing()); }
   void DetachBilling(const json& config = DualStack()) { Detach(config, Billing()); }
-  void MakeTraffic() { ASSERT_TRUE(Ping(container(), kBridgeIp4)); }
 
   // What `metrics` printed, by name and labels.
   [[nodiscard]] static Counts SamplesIn(const std::string& text) {
@@ -30,30 +26,26 @@ class Metrics : public CliWorld {
     }
     return samples;
   }
-  // What a group, by its labels, received and sent, by name.
-  [[nodiscard]] static Counts TrafficIn(const std::string& text, std::string_view group = kGroup) {
+  [[nodiscard]] Counts Samples() { return SamplesIn(Output("metrics")); }
+  // What was received and sent behind a host veth, by name without labels.
+  [[nodiscard]] Counts TrafficOf(const std::string& host_veth) {
     Counts counters;
-    for (const auto& [name, value] : SamplesIn(text)) {
-      if (name.ends_with(group)) {
+    for (const auto& [name, value] : Samples()) {
+      if (name.find(Cat("device=\"", host_veth, '"')) != name.npos) {
         counters[name.substr(0, name.find('{'))] = value;
       }
     }
     return counters;
   }
-  [[nodiscard]] Counts Samples(const std::string& flags = "") {
-    return SamplesIn(Output(Cat("metrics ", flags)));
-  }
-  [[nodiscard]] Counts Traffic() { return TrafficIn(Output("metrics")); }
-
-  // As if what is gone were gone for `seconds` longer.
-  static void Age(std::uint64_t seconds) {
-    std::string aged;
-    for (const std::string& line : Lines(FindFile(kTotals).value())) {
-      const std::uint64_t gone_since = line.empty() ? 0 : std::stoull(line);
-      aged += gone_since == 0 ? line : Cat(gone_since - seconds, line.substr(line.find('\t')));
-      aged += '\n';
+  // The labels of all series of traffic, once each.
+  [[nodiscard]] std::set<std::string> Labels() {
+    std::set<std::string> labels;
+    for (const auto& [name, value] : Samples()) {
+      if (name.starts_with("nomad_bridge_network_")) {
+        labels.insert(name.substr(name.find('{')));
+      }
     }
-    std::ofstream(kTotals) << aged;
+    return labels;
   }
 };
 

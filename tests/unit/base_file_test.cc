@@ -125,7 +125,7 @@ class LockOrder : public File {
   std::uint64_t next_byte_ = 100;
 };
 
-TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRulesOrCounts) {
+TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRules) {
   const FileLock own = FileLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
   EXPECT_FALSE(Allows(LockKind::kAttachment));
   EXPECT_TRUE(Allows(LockKind::kPool));
@@ -134,17 +134,15 @@ TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRulesOrCounts) {
   EXPECT_FALSE(Allows(LockKind::kPool));
   EXPECT_TRUE(Allows(LockKind::kLeases));
   EXPECT_TRUE(Allows(LockKind::kRules));
-  EXPECT_TRUE(Allows(LockKind::kCounts));
 }
 
-TEST_F(LockOrder, KeepsLeasesAndRulesAndCountsApart) {
-  for (const LockKind last : {LockKind::kLeases, LockKind::kRules, LockKind::kCounts}) {
+TEST_F(LockOrder, KeepsLeasesAndRulesApart) {
+  for (const LockKind last : {LockKind::kLeases, LockKind::kRules}) {
     const FileLock held = FileLock::Take(Path("lock"), 1, last, "the last");
     EXPECT_FALSE(Allows(LockKind::kAttachment));
     EXPECT_FALSE(Allows(LockKind::kPool));
     EXPECT_FALSE(Allows(LockKind::kLeases));
     EXPECT_FALSE(Allows(LockKind::kRules));
-    EXPECT_FALSE(Allows(LockKind::kCounts));
   }
   EXPECT_TRUE(Allows(LockKind::kAttachment)) << "all of them were released";
 }
