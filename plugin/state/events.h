@@ -5,7 +5,7 @@
 //          needs a lock, and a command that is killed has counted each once or not at all.
 // Limits   A file per area, and per code that an ADD of ours ends with. Codes that only an IPAM
 //          plugin has are counted in "refused-other".
-// Errors   none: counting never fails a command. `doctor` says if /run is full or read-only.
+// Errors   none: counting never fails a command. `doctor` says if /run is full.
 #pragma once
 
 #include <cstdint>

@@ -129,8 +129,7 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
        "[-sort KEY] [-watch] [-json] [FILTER...]"},
       {{"config", "chekc"},
        "unknown command 'config chekc'; did you mean 'config check'?\nTry 'nomad-bridge help'"},
-      {{"metrics", "-output"},
-       "-output wants a value\nUsage: nomad-bridge metrics [-output FILE]"},
+      {{"metrics", "-output"}, "-output wants a value\nUsage: nomad-bridge metrics [-output FILE]"},
       {{"version", "all"}, "version takes no operands\nUsage: nomad-bridge version"},
       {{"completion", "tcsh"}, "completion knows bash, zsh and fish, and no 'tcsh'"}};
   for (const auto& [arguments, why] : cases) {

@@ -37,7 +37,7 @@ TEST_F(Events, AreRefusedAddsByCode) {
 }
 
 TEST_F(Events, AreRepairsByArea) {
-  AttachBilling();
+  const json result = AttachBilling();
   host().Must({"nft", "flush", "ruleset"});
   host().Must({"ip", "link", "set", "nomad", "down"});
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 1);
@@ -51,7 +51,7 @@ TEST_F(Events, AreRepairsByArea) {
   EXPECT_EQ(samples.at(Repaired("lease")), 0U);
 
   host().Must({"nft", "delete", "table", "inet", "nomad-bridge"});
-  EXPECT_EQ(RunPlugin("CHECK", DualStack(), Billing()).exit_code, 0);
+  MustCheck(DualStack(), result, Billing());
   EXPECT_GT(Samples().at(Repaired("table")), samples.at(Repaired("table"))) << "by a CHECK";
 }
 
