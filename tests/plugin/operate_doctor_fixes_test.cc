@@ -116,7 +116,7 @@ fix:  install /opt/cni/bin
 
 PluginMissing $ rm /opt/cni/bin/nomad-bridge
 fail plugins.missing: plugin 'nomad-bridge' is not in /opt/cni/bin
-fix: nomad-bridge install -p /opt/cni/bin
+fix: nomad-bridge install /opt/cni/bin
 
 ChainedPluginMissing $ echo '{"cniVersion": "1.1.0", "name": "mesh", "plugins": [
   {"type": "nomad-bridge"}, {"type": "consul-cni"}]}' >/opt/cni/config/mesh.conflist
