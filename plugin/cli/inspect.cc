@@ -231,11 +231,9 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
           {{"what", cause.text}, {"fix", cause.fix.command}, {"advice", cause.fix.advice}});
     }
   }
-  const Json inside = ArrayOf(sides.container, &Cause::text);
   return {{"host", ArrayOf(sides.host, &Cause::text)},
           {"path", ArrayOf(sides.path, &Cause::text)},
-          {"guest", inside},  // as the first release called it
-          {"container", inside},
+          {"container", ArrayOf(sides.container, &Cause::text)},
           {"notes", sides.notes},
           {"unknown", sides.unknown},
           {"cause", first != nullptr ? Json(first->text) : Json()},
