@@ -1,26 +1,17 @@
-// Running another program to its end, with limits on its time and its output.
+// Runs another program to its end, with a time limit.
 //
-// Shapes     stdin, stdout and stderr are memory files (memfd), so that neither side blocks on the
-//            other. stdin holds `input`; stdout and stderr append. A script that *opens*
-//            /dev/stderr with ">" instead of using >&2 truncates what was written there before.
-// Limits     After `timeout`, or with more than `max_out_bytes` on stdout, the program is killed;
-//            that is a result (End), not an error. The sizes are looked at every 10 ms, so memory
-//            can exceed the limit by what is written in that time. Of stdout at most
-//            `max_out_bytes` + 1 are returned, of stderr the first MiB.
-// Child      Leads a process group of its own, which is killed as a whole when the leader has
-//            ended, however it ended; dies with us (PR_SET_PDEATHSIG). It inherits no descriptor
-//            but the three, and SIGPIPE at its default; working directory and namespaces are ours.
-//            A process that left the group (a daemon) lives on; its writes to stdout and stderr
-//            then fail with EPERM.
-// Errors     kIo if the program cannot be started. ETXTBSY (it is just being installed) is retried
-//            for a second. kKernel if there is no process, memory or descriptor to run it with.
-// Assumes    one thread; our own stdin, stdout and stderr are open (or their numbers taken).
-// Source     fork(2), execve(2), memfd_create(2), F_ADD_SEALS in fcntl(2), pidfd_open(2) (Linux
-//            5.3), close_range(2) (5.9), PR_SET_PDEATHSIG in prctl(2).
+// Limits     The program is killed after `timeout`, or when it has printed more than 16 MiB. Both
+//            are results (End), not errors.
+// Child      It leads a process group of its own. The whole group is killed when the leader has
+//            ended. A daemon that left the group lives on, even if it keeps stdout open.
+//            It inherits no descriptor but the three pipes, and SIGPIPE at its default. Its
+//            working directory and namespaces are ours.
+// Errors     kIo if the program cannot be started; kKernel if there is no pipe or process for it.
+// Assumes    one thread; our stdin, stdout and stderr are open; we ignore SIGPIPE, but not SIGCHLD
+// Source     posix_spawn(3), pidfd_open(2) (Linux 5.3)
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -32,7 +23,6 @@ struct Subprocess {
   std::vector<std::string> environment;  // "NAME=value"; nothing is inherited
   std::string input;
   std::chrono::milliseconds timeout;
-  std::size_t max_out_bytes = 16 << 20;
 };
 
 enum class End { kExit, kSignal, kOverdue, kTooMuch };

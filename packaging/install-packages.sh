@@ -31,8 +31,6 @@ packages() {
       echo jq ca-certificates
       # What reads the metrics.
       echo prometheus prometheus-node-exporter
-      # Shells, for their completions.
-      echo fish zsh
       # The schemas of -json.
       echo python3-jsonschema
       # Firewalls of others that really run, and a DHCP server.

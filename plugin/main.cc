@@ -73,8 +73,9 @@ int Report(std::string_view verb, const std::string& version, const Error& error
 
 // A runtime may start us with streams closed: their numbers must not go to files of ours, which
 // would then be written to. Without SIGPIPE a reader that has gone, and without SIGXFSZ a file that
-// may not grow, is an error like any other, after which everything is undone.
-void EnsureStdioOpen() {
+// may not grow, is an error like any other, after which everything is undone. With SIGCHLD ignored,
+// as a runtime may leave it, a child would have no exit status.
+void SetUpProcess() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
       // The lowest free number is this one. Read-only, so that writing still fails.
@@ -83,10 +84,11 @@ void EnsureStdioOpen() {
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // RLIMIT_FSIZE: writing fails with EFBIG
+  ::signal(SIGCHLD, SIG_DFL);
 }
 
 int Run(const char* program, const std::vector<std::string>& arguments) {
-  EnsureStdioOpen();
+  SetUpProcess();
   const cni::PluginType& type = cni::TypeOf(program);
   const char* const command = ::getenv("CNI_COMMAND");
   if (command == nullptr || *command == '\0') {

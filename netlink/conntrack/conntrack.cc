@@ -183,14 +183,8 @@ std::uint8_t TcpStateOf(const netlink::Attributes& entry) {
       .value_or(TCP_CONNTRACK_NONE);
 }
 
-bool IsEstablishedIn(const netlink::Attributes& entry) {
-  const std::uint8_t state = TcpStateOf(entry);
-  return state >= TCP_CONNTRACK_ESTABLISHED && state != TCP_CONNTRACK_SYN_SENT2;
-}
-
-// `which`: CTA_TUPLE_ORIG or CTA_TUPLE_REPLY
-void PutTuple(netlink::Message& message, int which, const Beginning& packet) {
-  const netlink::Nest tuple(message, which);
+void PutTuple(netlink::Message& message, const Beginning& packet) {
+  const netlink::Nest tuple(message, CTA_TUPLE_ORIG);
   {
     const bool is_ipv4 = packet.source.is_ipv4();
     const netlink::Nest addresses(message, CTA_TUPLE_IP);
@@ -237,41 +231,10 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
   return counts;
 }
 
-std::optional<bool> Conntrack::IsEstablished(const Ip& client,
-                                             std::uint16_t port,
-                                             const Endpoint& answerer) {
-  std::optional<bool> is_established;
-  netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, 0, client.family());
-  PutTuple(request,
-           CTA_TUPLE_REPLY,
-           {.protocol = answerer.protocol,
-            .source = answerer.address,
-            .source_port = answerer.port,
-            .destination = client,
-            .destination_port = port});
-  netlink::ForEachMessage<nfgenmsg>(
-      socket_.TransactOrThrow(request, "cannot look up an entry of conntrack", {ENOENT, EINVAL}),
-      [&](const auto&, const netlink::Attributes& entry) {
-        is_established = IsEstablishedIn(entry);
-      });
-  if (is_established) {
-    return is_established;
-  }
-  ForEachEntry(socket_, client.family(), [&](const netlink::Attributes& entry) {
-    const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
-    const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
-    if (protocol.U8(CTA_PROTO_NUM) == IPPROTO_TCP && protocol.U16Be(CTA_PROTO_SRC_PORT) == port &&
-        ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC) == client) {
-      is_established = is_established.value_or(false) || IsEstablishedIn(entry);
-    }
-  });
-  return is_established;
-}
-
 void Conntrack::ForgetBegun(const Beginning& beginning) {
   netlink::Message request =
       ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, beginning.source.family());
-  PutTuple(request, CTA_TUPLE_ORIG, beginning);
+  PutTuple(request, beginning);
   socket_.TransactOrThrow(request, "cannot delete an entry of conntrack", {ENOENT, EINVAL, EBUSY});
 }
 

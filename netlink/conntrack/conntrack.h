@@ -89,13 +89,6 @@ class Conntrack {
   // Lists all entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
-  // Whether the TCP connections that `client` began, with `port` as its own, have been established;
-  // nullopt: there is none. One that `answerer` answers to it, outside of any zone, is asked for by
-  // its key; only without that all entries are listed.
-  [[nodiscard]] std::optional<bool> IsEstablished(const Ip& client,
-                                                  std::uint16_t port,
-                                                  const Endpoint& answerer);
-
   // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after
   // that begins anew. Lists all entries.
   std::size_t Cut(const std::function<bool(const Connection&)>& is_cut);

@@ -55,7 +55,7 @@ std::optional<BackgroundRequest> BackgroundRequest::Start(std::span<const char> 
 }
 
 bool BackgroundRequest::HasEnded() {
-  // ECHILD: reaped before, or by the kernel, if the runtime has us ignore SIGCHLD.
+  // ECHILD: reaped before.
   return ::waitpid(pid_, nullptr, WNOHANG) != 0;
 }
 

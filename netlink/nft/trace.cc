@@ -1,26 +1,16 @@
 #include "netlink/nft/trace.h"
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
-#include <limits>
-#include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <libnftnl/trace.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "netlink/core/message.h"
-#include "netlink/nft/batch.h"
 
 namespace nomad_bridge::nft {
 namespace {
@@ -28,36 +18,6 @@ namespace {
 using NftnlTrace = netlink::Handle<nftnl_trace, nftnl_trace_free>;
 
 constexpr std::size_t kMaxMessage = 64 << 10;
-
-TableId TraceTable() {
-  return {.family = TableFamily::kInet, .name = "nomad-bridge-trace"};
-}
-
-constexpr std::string_view kEndPrefix = "last_";
-
-Batch TableBatch(const std::vector<Rule>& choices, std::uint32_t flags) {
-  constexpr std::int32_t kBeforeAll = -500;
-  Batch batch;
-  batch.AddTable(TraceTable(), flags);
-  for (const auto& [name, point] :
-       {std::pair{"in", Hook::Point::kPrerouting}, std::pair{"out", Hook::Point::kOutput}}) {
-    batch.AddChain(
-        TraceTable(),
-        {.name = name, .hook = Hook{.type = "filter", .point = point, .priority = kBeforeAll}});
-    for (Rule choice : choices) {
-      batch.AppendRule(TraceTable(), name, choice.SetTrace());
-    }
-  }
-  for (const auto& [name, point] :
-       {std::pair{"in", Hook::Point::kInput}, std::pair{"out", Hook::Point::kPostrouting}}) {
-    batch.AddChain(TraceTable(),
-                   {.name = Cat(kEndPrefix, name),
-                    .hook = Hook{.type = "filter",
-                                 .point = point,
-                                 .priority = std::numeric_limits<std::int32_t>::max()}});
-  }
-  return batch;
-}
 
 std::string TextOf(const nftnl_trace& trace, std::uint16_t attribute) {
   const char* const text =
@@ -73,25 +33,6 @@ Bytes HeaderOf(const nftnl_trace& trace, std::uint16_t attribute) {
                                : nullptr;
   const auto* const bytes = static_cast<const std::uint8_t*>(data);
   return data == nullptr ? Bytes() : Bytes(bytes, bytes + size);
-}
-
-using Ports = std::pair<std::uint16_t, std::uint16_t>;
-
-// Of TCP, UDP or SCTP; 0 without a header.
-Ports PortsOf(const Bytes& transport) {
-  std::array<std::uint16_t, 2> ports{};
-  if (transport.size() >= sizeof ports) {
-    std::memcpy(ports.data(), transport.data(), sizeof ports);
-  }
-  return {ntohs(ports[0]), ntohs(ports[1])};
-}
-
-// Of a rule or policy of the table that chooses packets.
-std::optional<TraceStep::At> MarkOf(const std::string& chain, bool is_policy) {
-  if (chain.starts_with(kEndPrefix)) {
-    return TraceStep::At::kEnd;
-  }
-  return is_policy ? std::nullopt : std::optional(TraceStep::At::kStart);
 }
 
 // nullptr for a message of another kind.
@@ -133,14 +74,6 @@ std::optional<TraceStep> ReadStep(const nftnl_trace& trace) {
   step.verdict = {.code = static_cast<Verdict::Code>(code < 0 ? code : code & kVerdictMask),
                   .chain = TextOf(trace, NFTNL_TRACE_JUMP_TARGET)};
   return step;
-}
-
-// False if none have come until then.
-bool AwaitEvents(int events, Deadline deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline - std::chrono::steady_clock::now());
-  pollfd waiting{.fd = events, .events = POLLIN, .revents = 0};
-  return left.count() > 0 && ::poll(&waiting, 1, static_cast<int>(left.count())) != 0;
 }
 
 }  // namespace
@@ -200,61 +133,6 @@ void TraceEvents::TakeOne(const nlmsghdr& message, const std::function<void(Trac
   }
   headers_ = {};
   take(*std::move(step));
-}
-
-Trace Trace::Start(const netlink::Netns& ns, const std::vector<Rule>& choices) {
-  TraceEvents events = TraceEvents::In(ns);
-  Socket socket = Socket::In(ns);
-  std::uint32_t flags = NFT_TABLE_F_OWNER;
-  RetryOnGenerations(socket, "trace packets", std::nullopt, [&](std::uint32_t generation) {
-    const Batch batch = TableBatch(choices, flags);
-    const CommitReply reply = socket.Commit(batch, generation);
-    if (!reply.refused.empty() && flags != 0) {
-      flags = 0;  // a kernel without owners
-      return false;
-    }
-    if (!reply.refused.empty()) {
-      throw ErrorOf(batch, reply);
-    }
-    return reply.done();
-  });
-  return {std::move(socket), std::move(events)};
-}
-
-Trace::~Trace() {
-  if (events_.fd() < 0) {
-    return;  // moved from
-  }
-  try {
-    Batch batch;
-    batch.DeleteTable(TraceTable());
-    RetryOnGenerations(socket_, "end the trace", std::nullopt, [&](std::uint32_t generation) {
-      return TryCommit(socket_, batch, generation);
-    });
-  } catch (const std::exception&) {
-    // With its owner it goes all the same.
-  }
-}
-
-void Trace::Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last) {
-  std::map<std::uint32_t, Ports> ports;  // of each packet, as it came
-  bool has_begun = false;
-  bool is_over = false;
-  while (!is_over && AwaitEvents(events_.fd(), deadline)) {
-    events_.Take([&](TraceStep step) {
-      const auto came = ports.try_emplace(step.packet, PortsOf(step.transport)).first;
-      std::tie(step.source_port, step.destination_port) = came->second;
-      const std::optional<TraceStep::At> at =
-          step.table == TraceTable() ? MarkOf(step.chain, step.handle == 0) : TraceStep::At::kRule;
-      if (!at || is_over) {
-        return;
-      }
-      step.at = *at;
-      deadline = has_begun ? deadline : std::min(deadline, FromNow(kMore));
-      has_begun = true;
-      is_over = is_last(step);
-    });
-  }
 }
 
 }  // namespace nomad_bridge::nft

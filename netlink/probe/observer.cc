@@ -14,6 +14,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <netinet/icmp6.h>
 #include <netinet/ip6.h>
+#include <netinet/tcp.h>
 
 #include "base/list.h"
 #include "base/text.h"
@@ -152,7 +153,7 @@ class MarkerTables {
   }
 
   nft::Batch Take() {
-    std::vector<nft::Rule> of_ip = RulesFor(what_.flow);
+    std::vector<nft::Rule> of_ip = what_.others.empty() ? RulesFor(what_.flow) : what_.others;
     AppendSolicitations(what_.asked, of_ip);
     std::vector<nft::Rule> of_arp;
     AppendArp(what_.asked, of_arp);
@@ -283,10 +284,12 @@ std::optional<PacketKind> KindOf(const nft::TraceStep& step, std::uint32_t token
 }  // namespace
 
 bool Sighting::IsReset() const {
+  return packet == PacketKind::kAnswer && (TcpFlags() & TH_RST) != 0;
+}
+
+std::uint8_t Sighting::TcpFlags() const {
   constexpr std::size_t kFlagsAt = 13;
-  constexpr std::uint8_t kResetFlag = 0x04;
-  return packet == PacketKind::kAnswer && step.transport.size() > kFlagsAt &&
-         (step.transport[kFlagsAt] & kResetFlag) != 0;
+  return step.transport.size() > kFlagsAt ? step.transport[kFlagsAt] : std::uint8_t{0};
 }
 
 std::optional<Ip> Sighting::Source() const {
@@ -354,7 +357,8 @@ void Observer::Take(std::vector<Sighting>& sightings) {
 void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
   const std::uint32_t packet = step.packet;
   if (!step.network.empty()) {
-    const std::optional<PacketKind> kind = KindOf(step, token_);
+    const std::optional<PacketKind> kind =
+        is_probe_ ? KindOf(step, token_) : std::optional(PacketKind::kRequest);
     if (!kind) {
       runs_.erase(packet);
       return;
@@ -383,8 +387,10 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
     sighting.step.transport = first.transport;
     sighting.step.mark = first.mark;
   }
-  if (sighting.marker && sighting.step.handle == 0) {
-    return;  // the policy of a marker says nothing more
+  // A marker is reported once. A rule of it matches each packet of a probe; packets of others may
+  // match none where they have been translated, but meet its policy.
+  if (sighting.marker && (sighting.step.handle == 0) == is_probe_) {
+    return;
   }
   sightings.push_back(std::move(sighting));
 }

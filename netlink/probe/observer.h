@@ -1,5 +1,5 @@
-// What the kernel does with a probe's packets in one network namespace: nf_tables' trace, and a
-// marker at both ends of each hook.
+// What the kernel does with a probe's packets, or a client's, in one network namespace: nf_tables'
+// trace, and a marker at both ends of each hook.
 //
 // Marker   A base chain of the lowest and one of the highest priority, which see a packet before
 //          and behind all rules of others. What lies between two markers is routes, neighbours,
@@ -56,6 +56,7 @@ struct Sighting {
   }
   // TCP's, of an answer
   [[nodiscard]] bool IsReset() const;
+  [[nodiscard]] std::uint8_t TcpFlags() const;  // 0: not known
   [[nodiscard]] std::optional<Ip> Source() const;
   [[nodiscard]] std::optional<Ip> Destination() const;
   [[nodiscard]] std::uint16_t SourcePort() const;  // 0: not known
@@ -76,11 +77,14 @@ class Observer {
  public:
   struct What {
     Flow flow;
+    // Instead of the probe's packets those that one of these rules without a verdict matches. All
+    // are requests then, and `flow` gives the tables' name alone.
+    std::vector<nft::Rule> others = {};
     // Whose neighbour entries packets may need.
-    std::set<Ip> asked;
+    std::set<Ip> asked = {};
     // Links whose ingress and egress hooks are watched.
-    std::set<std::string> devices;
-    std::vector<Catch> catches;
+    std::set<std::string> devices = {};
+    std::vector<Catch> catches = {};
   };
 
   [[nodiscard]] static Observer Start(const netlink::Netns& ns, const What& what);
@@ -97,7 +101,10 @@ class Observer {
 
  private:
   Observer(nft::Socket socket, nft::TraceEvents events, const What& what)
-      : socket_(std::move(socket)), events_(std::move(events)), token_(what.flow.token) {}
+      : socket_(std::move(socket)),
+        events_(std::move(events)),
+        token_(what.flow.token),
+        is_probe_(what.others.empty()) {}
 
   // The last base chain of each packet: what it has seen, and the way from there.
   struct Run {
@@ -110,6 +117,7 @@ class Observer {
   nft::Socket socket_;
   nft::TraceEvents events_;
   std::uint32_t token_;
+  bool is_probe_;
   std::string table_;  // its name, in each family
   std::map<std::uint32_t, Run> runs_;
   bool has_egress_ = true;

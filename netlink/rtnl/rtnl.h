@@ -1,9 +1,8 @@
 // Links, addresses and routes: one rtnetlink socket in one network namespace, about a dozen verbs.
 //
-// Library The messages are built on libnl-3's core, not with libnl-route-3. As of 3.7 that has no
-//         isolated or locked port flag, no query of a port's VLANs (RTM_GETVLAN), and no request
-//         about another namespace (IFLA_TARGET_NETNSID); and it maps errnos to fewer codes of its
-//         own, without the kernel's words ("No Access").
+// Library The messages are built on libnl-3's core, not with libnl-route-3. As of 3.7 that knows
+//         neither the isolated nor the locked flag of a bridge port, and it maps the kernel's errno
+//         to one of fewer codes of its own.
 // Shapes  Index 0 is no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values. Numbers are in
 //         host byte order.
 // Costs   One kernel round trip per verb, unless said otherwise; links are looked up by a single

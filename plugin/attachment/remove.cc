@@ -153,8 +153,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
     takeover::RemoveReferenceRulesOf(
         host,
         {id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}},
-        dumps.reference_rules,
-        takeover::LegacyError::kThrow);
+        dumps.reference_rules);
   });
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
   failures.Try("the leases", [&] { ReleaseLeases(id, unrecorded.data_dir, leases); });

@@ -83,6 +83,21 @@ class Explainer {
         "tc -s qdisc show; nstat -az | grep -i drop");
   }
 
+  // `seen`: the packet, with its mark.
+  [[nodiscard]] std::string LookAtRoutes(const Ip& destination,
+                                         const Ip& source,
+                                         const rtnl::Link& input,
+                                         const Seen& seen) const {
+    return Format(
+        "look at the node's routes and rules: {} rule show; {} route get {} from {} iif {}{}",
+        tool_,
+        tool_,
+        destination,
+        source,
+        ShellWord(input.name),
+        seen.step.mark == 0 ? std::string() : Cat(" mark ", seen.step.mark));
+  }
+
   // ---- the request, on the node
 
   Causes AtEnter() {
@@ -132,20 +147,11 @@ class Explainer {
       return {StrictReversePath(*input, connection_.ClientText())};
     }
     if (way.error != 0) {
-      return {Advice(
-          Format("what comes by '{}' for {} does not get there: {}",
-                 input->name,
-                 destination,
-                 ErrorText(way)),
-          Format(
-              "look at the node's routes and rules: {} rule show; {} route get {} from {} "
-              "iif {}{}",
-              tool_,
-              tool_,
-              destination,
-              connection_.source,
-              ShellWord(input->name),
-              prerouting->step.mark == 0 ? std::string() : Cat(" mark ", prerouting->step.mark)))};
+      return {Advice(Format("what comes by '{}' for {} does not get there: {}",
+                            input->name,
+                            destination,
+                            ErrorText(way)),
+                     LookAtRoutes(destination, connection_.source, *input, *prerouting))};
     }
     return {Advice(Format("the node does not forward {}, though it has a route for it",
                           PacketText(connection_, PacketKind::kRequest)),
@@ -306,16 +312,9 @@ class Explainer {
     if (back.error == 0) {
       return {};
     }
-    return {Advice(
-        Format("answers do not get to {}: {}", connection_.ClientText(), ErrorText(back)),
-        Format("look at the node's routes and rules: {} rule show; {} route get {} "
-               "from {} iif {}{}",
-               tool_,
-               tool_,
-               connection_.source,
-               connection_.server,
-               ShellWord(gateway->name),
-               prerouting->step.mark == 0 ? std::string() : Cat(" mark ", prerouting->step.mark)))};
+    return {
+        Advice(Format("answers do not get to {}: {}", connection_.ClientText(), ErrorText(back)),
+               LookAtRoutes(connection_.source, connection_.server, *gateway, *prerouting))};
   }
 
   // Between the service and the node's rules.

@@ -9,7 +9,6 @@
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/causes/rule_cause.h"
-#include "plugin/link/container.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -144,17 +143,11 @@ Causes ExplainEntering(const state::Record& record) {
   if (!silent.empty()) {
     return silent;
   }
+  Causes lost = FindInContainer(*inside.interior, std::nullopt);
+  if (!lost.empty()) {
+    return lost;
+  }
   const rtnl::Link& own = *inside.interior->link;
-  if (!own.up) {
-    return {{.text = Format("interface '{}' is down", own.name),
-             .fix = inside.Command(Format("ip link set {} up", ShellWord(own.name)))}};
-  }
-  const std::optional<std::string> mismatch = link::FindMacMismatch(own, record);
-  if (mismatch) {
-    return {{.text = *mismatch,
-             .fix = inside.Command(Format(
-                 "ip link set {} address {}", ShellWord(own.name), record.ContainerMac().Text()))}};
-  }
   const int answers_nobody = 8;  // ip-sysctl.rst
   if (own.ipv4 && own.ipv4->arp_ignore == answers_nobody) {
     const std::string setting = netlink::Ipv4Setting(own.name, "arp_ignore");

@@ -8,26 +8,17 @@
 namespace nomad_bridge::causes {
 
 const std::vector<rtnl::Link>& NodeFacts::Links() {
-  if (!links_) {
-    links_ = host.net.Links();
-    for (std::size_t i = 0; i < links_->size(); ++i) {
-      by_name_.emplace((*links_)[i].name, i);
-      by_index_.emplace((*links_)[i].index, i);
-    }
-  }
-  return *links_;
+  return links_ ? *links_ : links_.emplace(host.net.Links());
 }
 
 std::optional<rtnl::Link> NodeFacts::FindLink(const std::string& name) {
-  const std::vector<rtnl::Link>& links = Links();
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? std::nullopt : std::optional(links[found->second]);
+  const auto found = std::ranges::find(Links(), name, &rtnl::Link::name);
+  return found == Links().end() ? std::nullopt : std::optional(*found);
 }
 
 std::optional<rtnl::Link> NodeFacts::FindLink(int index) {
-  const std::vector<rtnl::Link>& links = Links();
-  const auto found = by_index_.find(index);
-  return found == by_index_.end() ? std::nullopt : std::optional(links[found->second]);
+  const auto found = std::ranges::find(Links(), index, &rtnl::Link::index);
+  return found == Links().end() ? std::nullopt : std::optional(*found);
 }
 
 const std::vector<rtnl::Link>& NodeFacts::Uplinks() {

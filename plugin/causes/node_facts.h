@@ -34,8 +34,6 @@ class NodeFacts {
 
  private:
   std::optional<std::vector<rtnl::Link>> links_;
-  std::map<std::string, std::size_t> by_name_;
-  std::map<int, std::size_t> by_index_;
   std::map<int, std::vector<Cidr>> addresses_;  // by link
   std::optional<std::vector<rtnl::Link>> uplinks_;
   std::map<Family, bool> has_address_;

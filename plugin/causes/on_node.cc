@@ -158,6 +158,39 @@ Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address
                                      show))}};
 }
 
+// Another machine, or an entry that somebody made, has its address.
+Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
+  const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
+  const std::optional<rtnl::Neighbour> neighbour =
+      gateway ? facts.host.net.FindNeighbour(*gateway, address) : std::nullopt;
+  const Mac expected = record.ContainerMac();
+  if (!neighbour || neighbour->mac == expected || !record.Has(cni::Part::kLink)) {
+    return {};
+  }
+  const std::string tool = IpTool(address.family());
+  const std::string ifname = ShellWord(gateway->name);
+  if (neighbour->permanent) {
+    return {{.text = Format("a permanent neighbour entry on '{}' has {} at {}, not at {}",
+                            gateway->name,
+                            address,
+                            neighbour->mac.Text(),
+                            expected.Text()),
+             .fix = Format("{} neigh del {} dev {}", tool, address, ifname)}};
+  }
+  // What is its for this node alone: the other machine keeps its link.
+  return {{.text = Format("{} is at {} for this node, not at {}: another machine on '{}' has it, "
+                          "too",
+                          address,
+                          neighbour->mac.Text(),
+                          expected.Text(),
+                          gateway->name),
+           .fix = Format("{} neigh replace {} lladdr {} dev {} nud permanent",
+                         tool,
+                         address,
+                         expected.Text(),
+                         ifname)}};
+}
+
 }  // namespace
 
 std::string ErrorText(const rtnl::RouteAnswer& way) {
@@ -198,38 +231,6 @@ Causes FindOnNode(NodeFacts& facts,
                   const portmap::DnatEntry& port,
                   const std::optional<Connection>& connection) {
   return NodeLook(facts, record, port, connection).Run();
-}
-
-Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
-  const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
-  const std::optional<rtnl::Neighbour> neighbour =
-      gateway ? facts.host.net.FindNeighbour(*gateway, address) : std::nullopt;
-  const Mac expected = record.ContainerMac();
-  if (!neighbour || neighbour->mac == expected || !record.Has(cni::Part::kLink)) {
-    return {};
-  }
-  const std::string tool = IpTool(address.family());
-  const std::string ifname = ShellWord(gateway->name);
-  if (neighbour->permanent) {
-    return {{.text = Format("a permanent neighbour entry on '{}' has {} at {}, not at {}",
-                            gateway->name,
-                            address,
-                            neighbour->mac.Text(),
-                            expected.Text()),
-             .fix = Format("{} neigh del {} dev {}", tool, address, ifname)}};
-  }
-  // What is its for this node alone: the other machine keeps its link.
-  return {{.text = Format("{} is at {} for this node, not at {}: another machine on '{}' has it, "
-                          "too",
-                          address,
-                          neighbour->mac.Text(),
-                          expected.Text(),
-                          gateway->name),
-           .fix = Format("{} neigh replace {} lladdr {} dev {} nud permanent",
-                         tool,
-                         address,
-                         expected.Text(),
-                         ifname)}};
 }
 
 Causes FindBlackhole(rtnl::Socket& net, const rtnl::Link& link, const std::string& prefix) {

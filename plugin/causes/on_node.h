@@ -34,10 +34,6 @@ namespace nomad_bridge::causes {
 
 // The bridge does not let frames pass by the allocation's port.
 [[nodiscard]] Causes FindHeldPort(NodeFacts& facts, const state::Record& record);
-// The node sends what is for `address` to another MAC than the container's.
-[[nodiscard]] Causes FindWrongNeighbour(NodeFacts& facts,
-                                        const state::Record& record,
-                                        const Ip& address);
 // Nothing leaves by `link`: its queue loses all. `prefix`: of the fix's command.
 [[nodiscard]] Causes FindBlackhole(rtnl::Socket& net,
                                    const rtnl::Link& link,

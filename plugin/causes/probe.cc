@@ -126,10 +126,7 @@ class Run {
 
   [[nodiscard]] Observer::What What() const {
     Observer::What what = {
-        .flow = flow_,
-        .asked = {connection_.server, connection_.source, connection_.destination},
-        .devices = {},
-        .catches = {}};
+        .flow = flow_, .asked = {connection_.server, connection_.source, connection_.destination}};
     for (const std::optional<state::Record>* const record :
          {&connection_.client_record, &connection_.server_record}) {
       for (const Cidr& gateway : *record ? (*record)->link.gateways : std::vector<Cidr>()) {

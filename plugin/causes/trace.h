@@ -1,9 +1,8 @@
-// One connection to a published port, traced by nf_tables on the node: for what cannot be told by
-// looking.
+// The next connection that a client begins to a published port, rule by rule: for what only some
+// clients meet.
 //
-// Changes  nothing that stays: see netlink/nft/trace.h.
-// Limits   What nf_tables sees: rules of iptables-legacy, routes and links are not among it; nor is
-//          what drops a packet before the prerouting hook.
+// Limits   It shows what nf_tables sees on the node: no routes, links, or rules of iptables-legacy.
+// Changes  nothing that stays: see netlink/probe/observer.h
 // Errors   kKernel
 #pragma once
 
@@ -20,17 +19,16 @@ struct Traced {
   enum class Outcome : std::uint8_t { kAnswered, kUnanswered, kUnknown };
 
   // "inet mine, chain early, rule with handle 2: drop", hook by hook; "answer: " in front of what
-  // comes back. Where no rule says why there is no answer, the last one says that.
+  // comes back. Where no rule says why there is no answer, the last line does.
   std::vector<std::string> lines;
-  // Of TCP as its two ends see it. UDP is answered if nothing that was seen has been lost: a
-  // service need not answer.
+  // Of TCP: whether the client confirmed an answer. Of UDP: whether a datagram got through, as a
+  // service need not answer. kUnknown: nothing came before the deadline.
   Outcome outcome = Outcome::kUnknown;
 };
 
-// Of a connection that the node itself begins, or, with a client that was named, of the first that
-// comes from there before the deadline; of each direction the first packet.
-[[nodiscard]] Traced TraceConnection(state::Host& host,
-                                     const Connection& connection,
-                                     Deadline deadline);
+// Waits for `connection.source`; of each direction the first packet is traced.
+[[nodiscard]] Traced TraceClient(state::Host& host,
+                                 const Connection& connection,
+                                 Deadline deadline);
 
 }  // namespace nomad_bridge::causes

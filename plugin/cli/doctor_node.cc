@@ -183,7 +183,7 @@ void CheckMissingPlugins(Examination& node) {
     if (FilesOf(node, name).empty()) {
       node.Fail(Format("plugin '{}' is not in {}", name, Joined(node.PluginDirs(), ":")),
                 Contains(cni::PluginTypeNames(), name)
-                    ? Fix(Cat("nomad-bridge install -p ", ShellWord(node.PluginDirs().front())))
+                    ? Fix(Cat("nomad-bridge install ", ShellWord(node.PluginDirs().front())))
                     : Fix::Advice("install it there, or take it out of the conflist"));
     }
   }

@@ -260,16 +260,15 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
   return client;
 }
 
-// Of the port that was asked for, or of the first that `attachment` publishes.
+// To the port that was asked for, or to the first that `attachment` publishes.
 std::optional<causes::Connection> ConnectionTo(state::Host& host,
                                                const Attachment& attachment,
                                                const std::string& word,
-                                               const std::optional<Ip>& client) {
+                                               const Ip& client) {
   const portmap::DnatEntry* chosen = nullptr;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
     const bool is_asked_for = std::to_string(port.host_port) == word;
-    const bool is_of_family = !client || client->family() == port.container_ip.family();
-    if (is_of_family &&
+    if (client.family() == port.container_ip.family() &&
         (chosen == nullptr || (is_asked_for && chosen->host_port != port.host_port))) {
       chosen = &port;
     }
@@ -282,27 +281,24 @@ std::optional<causes::Connection> ConnectionTo(state::Host& host,
 // -trace; nullopt without it.
 std::optional<causes::Traced> RunTrace(state::Host& host,
                                        const Attachment& attachment,
-                                       const Arguments& arguments) {
-  if (!arguments.Has("trace")) {
+                                       const std::string& word,
+                                       const std::optional<Ip>& client,
+                                       bool is_asked) {
+  if (!is_asked) {
     return std::nullopt;
   }
   RequireRoot("inspect -trace");
-  constexpr std::chrono::seconds kOwn{1};
-  constexpr std::chrono::seconds kOfOthers{10};
-  const std::string& word = arguments.operands.front();
-  const std::optional<Ip> client = ClientOf(arguments);
+  constexpr std::chrono::seconds kPatience{10};
   const std::optional<causes::Connection> connection =
-      attachment.record ? ConnectionTo(host, attachment, word, client) : std::nullopt;
+      attachment.record ? ConnectionTo(host, attachment, word, *client) : std::nullopt;
   if (!connection) {
     throw CannotTell(Format("'{}' publishes no port that could be traced", word));
   }
-  if (client) {
-    LogLine("waiting at most {} seconds for what {} sends to port {}",
-            kOfOthers.count(),
-            *client,
-            connection->port);
-  }
-  return causes::TraceConnection(host, *connection, FromNow(client ? kOfOthers : kOwn));
+  LogLine("waiting at most {} seconds for what {} sends to port {}",
+          kPatience.count(),
+          *client,
+          connection->port);
+  return causes::TraceClient(host, *connection, FromNow(kPatience));
 }
 
 std::string ShowTrace(const causes::Traced& traced) {
@@ -312,6 +308,9 @@ std::string ShowTrace(const causes::Traced& traced) {
 
 int RunInspect(const Arguments& arguments) {
   const std::optional<Ip> client = ClientOf(arguments);
+  if (arguments.Has("trace") && !client) {
+    throw UsageError("-trace waits for a client: name it with -from ADDRESS");
+  }
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
@@ -328,7 +327,8 @@ int RunInspect(const Arguments& arguments) {
   for (const Attachment* const each : found) {
     all.push_back(InspectOne(host, *each, inventory, question));
   }
-  const std::optional<causes::Traced> traced = RunTrace(host, *found.front(), arguments);
+  const std::optional<causes::Traced> traced =
+      RunTrace(host, *found.front(), question.name, client, arguments.Has("trace"));
   if (arguments.Has("json")) {
     const auto attachment_json = [&](const Inspected& each) {
       return AttachmentJson(host, each, inventory);
@@ -357,7 +357,7 @@ constexpr std::array kInspectFlags = {
     Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
     Flag{"to", "TARGET", "whom it does not reach: ADDRESS:PORT or ALLOC:PORT; with /udp for UDP"},
     Flag{"no-probe", nullptr, "sends nothing: only what can be seen"},
-    Flag{"trace", nullptr, "what nf_tables does with one connection: the node's own, or -from's"}};
+    Flag{"trace", nullptr, "what nf_tables does with the next connection from -from's ADDRESS"}};
 
 }  // namespace
 
@@ -377,8 +377,7 @@ The answer is caught before it leaves the node; the service accepts nothing.
 -from: the packet of that client; of an allocation without published ports, to the ports that it
 listens on. -to: the other way round, from the allocation to a service of the node, to another
 allocation, or out of the node; with -from, from that client to the allocation's own address.
--trace: what nf_tables does with one real connection, rule by rule: the next from -from's ADDRESS,
-or one that the node itself begins.
+-trace: what nf_tables does, rule by rule, with the next connection that -from's ADDRESS begins.
 Exit 1 if something is wrong, if a connection gets no answer, or if nothing, or more than one, has
 that name; 2 if that cannot be told: without root, or where something cannot be read or probed.
 )",

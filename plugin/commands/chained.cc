@@ -72,10 +72,7 @@ void RemoveReferenceRules(state::Host& host,
   } else if (const std::optional<cni::Result> result = cni::FindPrevResult(request)) {
     addresses = link::AddressesIn(*result, request);
   }
-  takeover::RemoveReferenceRulesOf(
-      host,
-      {request.id, AddressesOnly(addresses), parts},
-      record ? takeover::LegacyError::kLog : takeover::LegacyError::kThrow);
+  takeover::RemoveReferenceRulesOf(host, {request.id, AddressesOnly(addresses), parts});
 }
 
 }  // namespace

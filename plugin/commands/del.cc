@@ -20,9 +20,7 @@ void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorLi
   if (record.Has(cni::Part::kLink) && !record.IsAny(state::Phase::kGone)) {
     failures.Try("the reference plugins' rules", [&] {
       takeover::RemoveReferenceRulesOf(
-          host,
-          {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)},
-          takeover::LegacyError::kLog);
+          host, {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)});
     });
   }
 }

@@ -21,8 +21,6 @@ namespace {
 
 constexpr std::chrono::seconds kToolTimeout{30};
 constexpr std::size_t kMaxStderrBytes = 300;
-constexpr const char* kSave = "-save";
-constexpr const char* kRestore = "-restore";
 
 // How it ended, and its stderr.
 std::string WhyItFailed(const ExitInfo& exit) {
@@ -31,23 +29,6 @@ std::string WhyItFailed(const ExitInfo& exit) {
                               ? Cat("no end after ", kToolTimeout.count(), " s")
                               : exit.HowItEnded();
   return Cat(end, message.empty() ? "" : ": ", message);
-}
-
-// Returns its stdout.
-std::string MustRun(const std::string& name,
-                    std::vector<std::string> arguments,
-                    const std::string& input = {}) {
-  const std::optional<std::string> path = FindTool(name);
-  if (!path) {
-    throw Error(Code::kKernel,
-                Cat("there is no ", name, " on this node"),
-                "tables of iptables-legacy are in use, and nothing else can read or change them");
-  }
-  ExitInfo exit = RunTool(*path, std::move(arguments), input);
-  if (!exit.Succeeded()) {
-    throw ToolError(*path, exit);
-  }
-  return std::move(exit.out);
 }
 
 // "4 912": the number of entries and their bytes. Empty if the table cannot be asked about.
@@ -76,11 +57,10 @@ std::optional<std::string> FindTool(const std::string& name) {
   return std::nullopt;
 }
 
-ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments, std::string input) {
+ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments) {
   return RunSubprocess({.path = path,
                         .arguments = std::move(arguments),
                         .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
-                        .input = std::move(input),
                         .timeout = kToolTimeout});
 }
 
@@ -103,22 +83,10 @@ std::string LegacyTool(Family family) {
   return family == Family::kIpv4 ? "iptables-legacy" : "ip6tables-legacy";
 }
 
-bool HasLegacyTools(Family family) {
-  return FindTool(LegacyTool(family) + kSave) && FindTool(LegacyTool(family) + kRestore);
-}
-
 bool IsLegacyTableInUse(Family family, const std::string& table) {
   const std::optional<std::string> names = FindFile(
       family == Family::kIpv4 ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names");
   return names && Cat('\n', *names).find(Cat('\n', table, '\n')) != std::string::npos;
-}
-
-std::string SaveLegacyTable(Family family, const std::string& table) {
-  return MustRun(LegacyTool(family) + kSave, {"-t", table});
-}
-
-void ChangeLegacyTable(Family family, const std::string& plan) {
-  MustRun(LegacyTool(family) + kRestore, {"--noflush", "-w"}, plan);
 }
 
 }  // namespace nomad_bridge::foreign

@@ -3,14 +3,12 @@
 // that would create them.
 //
 // Shapes  Found in the system's own directories: PATH is the runtime's, and need not hold them.
-//         Tables of iptables-legacy in the language of iptables-save and iptables-restore.
-// Errors  kKernel if a subprocess cannot be started. A tool that fails is a value of RunTool(); the
-//         functions for tables throw kKernel, naming the tool, also if it is not installed.
+// Errors  kKernel if a subprocess cannot be started. A tool that fails is a value of RunTool().
 // Kernel  What it tells of such a table without a tool is its number of rules and their bytes.
 // Limits  30 seconds each; see base/subprocess.h.
 // Locks   iptables' tools wait for each other's lock (-w). The rules' lock must not be held
 //         meanwhile.
-// Source  iptables-save(8), iptables-restore(8); /proc/net/ip_tables_names.
+// Source  iptables(8); /proc/net/ip_tables_names.
 #pragma once
 
 #include <optional>
@@ -26,9 +24,7 @@ namespace nomad_bridge::foreign {
 // The path of `name`; nullopt if it is not installed.
 [[nodiscard]] std::optional<std::string> FindTool(const std::string& name);
 
-[[nodiscard]] ExitInfo RunTool(const std::string& path,
-                               std::vector<std::string> arguments,
-                               std::string input = {});
+[[nodiscard]] ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments);
 
 // kKernel, for a tool that failed.
 [[nodiscard]] Error ToolError(const std::string& path, const ExitInfo& exit);
@@ -36,20 +32,11 @@ namespace nomad_bridge::foreign {
 // "iptables-legacy" or "ip6tables-legacy".
 [[nodiscard]] std::string LegacyTool(Family family);
 
-// Whether those are installed that the last two functions run.
-[[nodiscard]] bool HasLegacyTools(Family family);
-
 // Whether some program has used `table` ("nat", "filter") since the namespace was created.
 [[nodiscard]] bool IsLegacyTableInUse(Family family, const std::string& table);
 
 // Another one when a table "filter" of iptables-legacy, of either family, has appeared, or has
 // other rules; empty if none is in use. Two system calls per family where one is.
 [[nodiscard]] std::string FilterFingerprint();
-
-// As iptables-save prints it.
-[[nodiscard]] std::string SaveLegacyTable(Family family, const std::string& table);
-
-// Applies `plan`, all or nothing; what it does not name stays.
-void ChangeLegacyTable(Family family, const std::string& plan);
 
 }  // namespace nomad_bridge::foreign

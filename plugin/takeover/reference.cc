@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "ipam/store.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/takeover/remove_found.h"
 
 namespace nomad_bridge::takeover {
 namespace {
@@ -58,6 +57,20 @@ bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
   const Texts to = AddressMatch(ip, false);
   return rule.comment.empty() && ((begins_with(from) && meaning.size() == from.size() + 1) ||
                                   (begins_with(to) && meaning.size() > to.size() + 1));
+}
+
+// The comment on the jump to the attachment's chain for masquerading. The jump to the chain for its
+// ports has "dnat " before it. As Go's %q writes plain names: network names and container ids hold
+// nothing to escape.
+std::string ReferenceComment(const AttachmentId& id) {
+  return Format("name: \"{}\" id: \"{}\"", id.network, id.container_id);
+}
+
+// Whether `chain` is named like a chain that belongs to one attachment alone.
+bool IsOwnReferenceChain(const std::string& chain) {
+  constexpr std::size_t kLength = 28;
+  return chain.size() == kLength && chain.starts_with("CNI-") &&
+         chain.find_first_not_of("0123456789abcdef", kLength - 21) == chain.npos;
 }
 
 std::vector<Location> LocationsOf(const Search& search) {
@@ -151,8 +164,8 @@ std::set<std::pair<cni::Part, Family>> ExpectedParts(const Search& search,
   return parts;
 }
 
-// The parts that, for some family, have a rule neither in nf_tables nor in iptables-legacy. Whether
-// the rules of a part are complete is not verified.
+// The parts that, for some family, have no rule. Whether the rules of a part are complete is not
+// verified.
 cni::Parts LostParts(state::Host& host, const Search& search, const config::RulesConfig& rules) {
   auto expected = ExpectedParts(search, rules);
   RuleDumps dumps(host.nft);
@@ -162,16 +175,6 @@ cni::Parts LostParts(state::Host& host, const Search& search, const config::Rule
     }
     if (rule.table.family != nft::TableFamily::kIp) {
       expected.erase({rule.part, Family::kIpv6});
-    }
-  }
-  if (expected.empty()) {
-    return {};
-  }
-  for (const LegacyFinding& finding : FindLegacyRules(search, dumps.legacy())) {
-    for (const LegacyReferenceRule& rule : finding.rules) {
-      if (rule.rule.chain != rule.own_chain) {  // a rule in there does not lead there
-        expected.erase({rule.part, finding.family});
-      }
     }
   }
   cni::Parts lost;
@@ -187,10 +190,6 @@ const char* MismatchOf(cni::Part part) {
   }
   return part == cni::Part::kForward ? "the rules that accept its packets are missing"
                                      : "the rules of its published ports are missing";
-}
-
-void LogIgnored(const Error& error) {
-  LogLine("cannot look for rules of the reference plugins, ignoring: {}", error.what());
 }
 
 bool HasLease(const cni::Request& request, const std::string& data_dir, const Ip& address) {
@@ -231,41 +230,33 @@ bool IsReferenceMade(state::Host& host, const cni::Request& request, const confi
 bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
   // Those that are known without an address.
   const Search search{.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}};
-  if (!FindReferenceRules(dumps, search).empty()) {
-    return true;
-  }
-  try {
-    return !FindLegacyRules(search, dumps.legacy()).empty();
-  } catch (const Error& error) {
-    LogIgnored(error);
-    return false;
-  }
+  return !FindReferenceRules(dumps, search).empty();
 }
 
-void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error) {
+void RemoveReferenceRulesOf(state::Host& host, const Search& search) {
   RuleDumps dumps(host.nft);
-  RemoveReferenceRulesOf(host, search, dumps, on_error);
+  RemoveReferenceRulesOf(host, search, dumps);
 }
 
-void RemoveReferenceRulesOf(state::Host& host,
-                            const Search& search,
-                            RuleDumps& dumps,
-                            LegacyError on_error) {
-  RemoveFound<std::vector<ReferenceRule>>([&] { return FindReferenceRules(dumps, search); },
-                                          [&](const std::vector<ReferenceRule>& rules) {
-                                            RemoveReferenceRules(host.nft, rules);
-                                            for (const ReferenceRule& rule : rules) {
-                                              dumps.Forget(rule.table, rule.chain, rule.handle);
-                                            }
-                                          },
-                                          [&] { dumps.ReadAgain(); });
-  try {
-    RemoveLegacyRules(search, dumps.legacy());
-  } catch (const Error& error) {
-    if (on_error == LegacyError::kThrow) {
-      throw;
+// All are refused if somebody else has removed one since they were read. Then they are read again,
+// as long as that finds other ones.
+void RemoveReferenceRulesOf(state::Host& host, const Search& search, RuleDumps& dumps) {
+  std::vector<ReferenceRule> found = FindReferenceRules(dumps, search);
+  while (!found.empty()) {
+    try {
+      RemoveReferenceRules(host.nft, found);
+      for (const ReferenceRule& rule : found) {
+        dumps.Forget(rule.table, rule.chain, rule.handle);
+      }
+      return;
+    } catch (const Error&) {
+      dumps.ReadAgain();
+      std::vector<ReferenceRule> left = FindReferenceRules(dumps, search);
+      if (left == found) {
+        throw;
+      }
+      found = std::move(left);
     }
-    LogIgnored(error);
   }
 }
 

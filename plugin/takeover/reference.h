@@ -1,8 +1,8 @@
 // Attachments that the reference plugins made, on a node that is being moved over to us. Nothing of
 // ours is there, but leases in the common format, a veth pair under a foreign name, and rules in
-// nf_tables, removed without iptables, or in tables of iptables-legacy
-// (plugin/takeover/legacy_rules.h). CHECK compares lease, interface and that each part has rules;
-// DEL and a new ADD remove them.
+// nf_tables, removed without iptables. CHECK compares lease, interface and that each part has
+// rules; DEL and a new ADD remove them. Rules in tables of iptables-legacy are left alone
+// (docs/moving.md).
 //
 // Shapes   masquerade  nat POSTROUTING              -s <ip> comment name: "<net>" id: "<id>" -j
 //          CNI-<24 hex>
@@ -17,8 +17,8 @@
 //          rules that jump to them; a chain whose jumps were deleted by hand stays. So do the
 //          chains that all attachments share, as with the reference plugins' own DEL.
 // Parts    Of cni::Parts only masquerade, forward and ports have rules; others are ignored.
-// Errors   kKernel, also if tables of iptables-legacy are in use but cannot be read; kTryAgain.
-// Locks    The attachment's own must be held, the rules' must not: the tools wait for others.
+// Errors   kKernel, kTryAgain
+// Locks    The attachment's own must be held.
 // Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
@@ -36,9 +36,16 @@
 #include "plugin/config/config.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
-#include "plugin/takeover/legacy_rules.h"
 
 namespace nomad_bridge::takeover {
+
+// What is looked for: the rules that make up `parts` of one attachment. Nothing but the addresses
+// it had identifies those that accept its packets.
+struct Search {
+  AttachmentId id;
+  std::vector<Ip> addresses;
+  cni::Parts parts;
+};
 
 // Whether a reference plugin made the attachment that `config` has the result of, given that we
 // have no record of it: it has no link of ours, but its addresses are leased to it.
@@ -46,8 +53,7 @@ namespace nomad_bridge::takeover {
                                    const cni::Request& request,
                                    const config::Config& config);
 
-// The rules, each chain and each table of iptables-legacy read once: for as long as nobody needs to
-// see what others change.
+// The rules, each chain read once: for as long as nobody needs to see what others change.
 class RuleDumps {
  public:
   explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
@@ -59,7 +65,6 @@ class RuleDumps {
   // None if there is no such table.
   [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
                                                        const std::string& chain);
-  [[nodiscard]] LegacyDumps& legacy() { return legacy_; }
   // This one has been removed.
   void Forget(const nft::TableId& table, const std::string& chain, std::uint64_t handle);
   void ReadAgain() { *this = RuleDumps(socket_); }
@@ -69,24 +74,15 @@ class RuleDumps {
   std::vector<std::string> texts_;
   std::optional<std::vector<nft::KernelTable>> tables_;
   std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;
-  LegacyDumps legacy_;
 };
 
 // Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is
-// there; that tables of iptables-legacy cannot be read is only logged, as most attachments have
-// none there.
+// there.
 [[nodiscard]] bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps);
 
-// What it means that tables of iptables-legacy cannot be read or changed. An attachment of ours may
-// have no rule there at all: then it is only logged.
-enum class LegacyError { kThrow, kLog };
-
 // Removes them. `dumps`: for many in turn, that the rules are read once.
-void RemoveReferenceRulesOf(state::Host& host,
-                            const Search& search,
-                            RuleDumps& dumps,
-                            LegacyError on_error);
-void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error);
+void RemoveReferenceRulesOf(state::Host& host, const Search& search, RuleDumps& dumps);
+void RemoveReferenceRulesOf(state::Host& host, const Search& search);
 
 // Deletes the container's interface, from inside, if it is one end of a pair whose other end is a
 // port of `bridge` without an alias: a reference plugin's.

@@ -19,7 +19,7 @@ void HideCgroups() {
 ClientWorld::ClientWorld() {
   HideCgroups();
   Command install = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
-  install.argv.insert(install.argv.end(), {"install", "-p", kPlugins});
+  install.argv.insert(install.argv.end(), {"install", kPlugins});
   Must(install);
 }
 

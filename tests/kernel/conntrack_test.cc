@@ -207,35 +207,5 @@ const Way kWays[] = {{"ByFilter", &conntrack::Conntrack::Forget},
 
 INSTANTIATE_TEST_SUITE_P(Ways, Conntrack, ::testing::ValuesIn(kWays), kNameOf);
 
-class EstablishedConnection : public World {
- protected:
-  void Make(int port, const std::string& state, const std::string& answered_to = "198.51.100.2") {
-    host().Must(Words(Cat("conntrack -I -t 300 -p tcp -s 198.51.100.2 -d 198.51.100.1 --sport ",
-                          port,
-                          " --dport 8080 -r 172.26.64.2 -q ",
-                          answered_to,
-                          " --reply-port-src 80 --reply-port-dst ",
-                          port,
-                          " --state ",
-                          state)));
-  }
-  [[nodiscard]] std::optional<bool> Is(std::uint16_t port) {
-    return conntrack::Conntrack::In(netlink::Netns::Current())
-        .IsEstablished(*Ip::Parse("198.51.100.2"),
-                       port,
-                       {.protocol = IPPROTO_TCP, .address = *Ip::Parse("172.26.64.2"), .port = 80});
-  }
-};
-
-TEST_F(EstablishedConnection, IsFoundByItsKeyOrAmongAll) {
-  Make(40000, "ESTABLISHED");
-  Make(40001, "SYN_SENT");
-  Make(40002, "ESTABLISHED", "172.26.64.1");  // masqueraded
-  EXPECT_EQ(Is(40000), true);
-  EXPECT_EQ(Is(40001), false);
-  EXPECT_EQ(Is(40002), true);
-  EXPECT_EQ(Is(40003), std::nullopt);
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -45,8 +45,6 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
                       Contains("share/doc/nomad-bridge/licenses/GPL-3"),
                       Contains("share/man/man8/nomad-bridge.8.gz"),
                       Contains("share/bash-completion/completions/nomad-bridge"),
-                      Contains("share/zsh/vendor-completions/_nomad-bridge"),
-                      Contains("share/fish/vendor_completions.d/nomad-bridge.fish"),
                       Contains("share/nomad-bridge/examples/nomad.conflist")));
   }
 }
@@ -106,7 +104,7 @@ TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
   EXPECT_THAT(root.Run(emulated).err, StartsWith("CNI nomad-bridge plugin v"));
   EXPECT_THAT(root.Run(emulated, {{"CNI_COMMAND", "VERSION"}}),
               Out(HasSubstr("supportedVersions")));
-  EXPECT_THAT(root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "-p", "/opt/cni/bin"}),
+  EXPECT_THAT(root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "/opt/cni/bin"}),
               Out(HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")));
   root.Put(ProjectPath("examples/consul.conflist"), "/consul.conflist");
   EXPECT_THAT(

@@ -41,7 +41,6 @@ TEST_F(Schema, HoldsForEveryCommand) {
   ExpectValid("list -json", "list.json");
   ExpectValid("list -json job=none", "list.json");
   ExpectValid("inspect -json 8080", "inspect.json");
-  ExpectValid("inspect -json 8080 -trace", "inspect.json");
   ExpectValid("doctor -json", "doctor.json");
   ExpectValid("reconcile -dry-run -json", "reconcile.json");
   ExpectValid("reconcile -if-changed -json", "reconcile.json");

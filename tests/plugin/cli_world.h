@@ -47,7 +47,7 @@ class CliWorld : public World {
 
   // As a user who may not enter the directory that the binary was built in: of a copy.
   [[nodiscard]] Command LineWithoutRoot(const std::vector<std::string>& arguments) {
-    EXPECT_EQ(Run({"install", "-p", "/run/shared"}).exit_code, 0);
+    EXPECT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
     Command command = Line(arguments);
     command.argv.front() = "/run/shared/nomad-bridge";
     command.in_child = [] { static_cast<void>(!::setuid(65534)); };

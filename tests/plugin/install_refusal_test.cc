@@ -1,8 +1,5 @@
 // nomad-bridge install DIR where something is in its way: files that are not ours, a kill, a full
 // or read-only disk, others that install at the same time.
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include "tests/plugin/install_world.h"
 #include "tests/support/killing.h"
 
@@ -21,8 +18,8 @@ TEST_F(Install, RefusesWhatIsNotOursAndChangesNothing) {
       Exits(1,
             Out(""),
             Err("nomad-bridge: nothing was changed, as this is not ours: '/run/plugins/bridge', "
-                "'/run/plugins/portmap': with --replace it is kept beside as "
-                "<name>.before-nomad-bridge\n")));
+                "'/run/plugins/portmap': with -replace a file is kept beside as "
+                "NAME.before-nomad-bridge\n")));
 
   EXPECT_EQ(Listing(), before);
 }
@@ -45,7 +42,7 @@ TEST_F(Install, KeepsWhatItReplacesUnderAClearName) {
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
 
   EXPECT_THAT(
-      RunInstall({"--replace"}),
+      RunInstall({"-replace"}),
       Exits(0,
             Out(HasSubstr("/run/plugins/bridge: link to nomad-bridge, what was there is kept as "
                           "bridge.before-nomad-bridge\n"))));
@@ -61,7 +58,7 @@ TEST_F(Install, KeepsWhatWasKeptEarlier) {
   for (const char* const content : {"first", "second", "third"}) {
     fs::remove(Path("bridge"));
     Write("bridge", content);
-    MustInstall({"--replace"});
+    MustInstall({"-replace"});
   }
   EXPECT_EQ(Content("bridge.before-nomad-bridge"), "first");
   EXPECT_EQ(Content("bridge.before-nomad-bridge.2"), "second");
@@ -71,8 +68,8 @@ TEST_F(Install, KeepsWhatWasKeptEarlier) {
 
 TEST_F(Install, NeverReplacesADirectory) {
   fs::create_directories(Path("firewall/rules"));
-  EXPECT_THAT(RunInstall({"--replace"}),
-              Exits(1, Err("nomad-bridge: '/run/plugins/firewall' is a directory\n")));
+  EXPECT_THAT(RunInstall({"-replace"}),
+              Exits(1, Err(HasSubstr("this is not ours: '/run/plugins/firewall'"))));
   EXPECT_EQ(Listing().size(), 1U);
 }
 
@@ -90,7 +87,7 @@ class KilledInstall : public Install {
 };
 
 TEST_F(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
-  const Command command = Line({"install", kDirectory, "--replace"});
+  const Command command = Line({"install", kDirectory, "-replace"});
   for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
     SCOPED_TRACE(Cat("killed at call ", nth));
     fs::remove_all(kDirectory);
@@ -105,7 +102,7 @@ TEST_F(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
       ExpectInstalled();
       return;
     }
-    MustInstall({"--replace"});
+    MustInstall({"-replace"});
     EXPECT_EQ(Content("bridge.before-nomad-bridge"), kReferencePlugin);
     EXPECT_EQ(Content("nomad-bridge"), Built());
     EXPECT_EQ(fs::read_symlink(Path("bridge")), "nomad-bridge");
@@ -117,7 +114,7 @@ TEST_F(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
 
 TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
   std::ofstream("/run/file") << "a file";
-  EXPECT_THAT(RunLine("install -p /run/file"),
+  EXPECT_THAT(RunLine("install /run/file"),
               Exits(1,
                     Err("nomad-bridge: cannot create the directory '/run/file': it exists and is "
                         "not a directory; move it away: mv --backup=numbered /run/file "
@@ -127,26 +124,16 @@ TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
 TEST_F(Install, ReportsThatItMayNotWrite) {
   fs::create_directories(kDirectory);
   host().Must({"mount", "-t", "tmpfs", "-o", "ro", "none", kDirectory});
-  EXPECT_THAT(RunInstall(), Exits(1, Err(HasSubstr("'/run/plugins'")), Err(HasSubstr("EROFS"))));
+  EXPECT_THAT(RunInstall(), Exits(1, Err(HasSubstr("'/run/plugins/")), Err(HasSubstr("EROFS"))));
   host().Must({"umount", kDirectory});
 
   EXPECT_THAT(Execute(LineWithoutRoot({"install", kDirectory})),
               Exits(1,
-                    Err(HasSubstr("cannot write into the directory '/run/plugins'")),
+                    Err(HasSubstr("cannot create '/run/plugins/nomad-bridge.new-")),
                     Err(HasSubstr("EACCES"))));
   EXPECT_TRUE(Listing().empty());
 }
 
-// Whoever may read the directory may lock it.
-TEST_F(Install, DoesNotWaitForALockThatAnybodyCanTake) {
-  fs::create_directories(kDirectory);
-  const UniqueFd other(::open(kDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
-  MustInstall();
-  EXPECT_TRUE(Content("nomad-bridge") == Built());
-}
-
-// Each either installs all or fails with the name of what it could not replace.
 TEST_F(Install, ManyAtATimeLeaveWholeFiles) {
   fs::create_directories(kDirectory);
   std::vector<Process> all;
@@ -154,11 +141,8 @@ TEST_F(Install, ManyAtATimeLeaveWholeFiles) {
     all.push_back(Process::Start(Line({"install", kDirectory})));
   }
   for (Process& each : all) {
-    const Outcome outcome = each.Wait();
-    EXPECT_TRUE(outcome.exit_code == 0 || outcome.err.find("ENOENT") != std::string::npos)
-        << outcome;
+    EXPECT_THAT(each.Wait(), Exits(0));
   }
-  MustInstall();
   EXPECT_TRUE(Content("nomad-bridge") == Built());
   EXPECT_EQ(Listing().size(), kLinks.size() + 1);
 }
@@ -167,7 +151,7 @@ TEST_F(Install, LeavesTheOldProgramWhenTheDiskIsFull) {
   fs::create_directories(kDirectory);
   host().Must({"mount", "-t", "tmpfs", "-o", "size=64k", "none", kDirectory});
   Write("nomad-bridge", "#!/bin/sh\n");
-  EXPECT_THAT(RunInstall({"--replace"}), Exits(1, Err(HasSubstr("ENOSPC"))));
+  EXPECT_THAT(RunInstall({"-replace"}), Exits(1, Err(HasSubstr("ENOSPC"))));
   EXPECT_EQ(Content("nomad-bridge"), "#!/bin/sh\n");
   EXPECT_EQ(Listing().size(), 1U) << "nor half a program";
 }

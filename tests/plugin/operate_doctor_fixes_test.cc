@@ -116,7 +116,7 @@ fix:  install /opt/cni/bin
 
 PluginMissing $ rm /opt/cni/bin/nomad-bridge
 fail plugins.missing: plugin 'nomad-bridge' is not in /opt/cni/bin
-fix: nomad-bridge install -p /opt/cni/bin
+fix: nomad-bridge install /opt/cni/bin
 
 ChainedPluginMissing $ echo '{"cniVersion": "1.1.0", "name": "mesh", "plugins": [
   {"type": "nomad-bridge"}, {"type": "consul-cni"}]}' >/opt/cni/config/mesh.conflist
@@ -167,7 +167,7 @@ advice: nomad-bridge config check /run/lists/broken.conflist
 OwnPluginsOnOneLine $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d
 echo 'client { cni_path = "/run/plugins" } # of its own' >/etc/nomad.d/client.hcl
 fail plugins.missing: plugin 'nomad-bridge' is not in /run/plugins
-fix: nomad-bridge install -p /run/plugins
+fix: nomad-bridge install /run/plugins
 
 GarbageLeases $ cd /var/run/cni/nomad; echo >172.26.70.1; mkdir 172.26.70.2; ln -s /none 172.26.70.3
 echo 'no lease at all' >172.26.70.4; head -c 300000 /dev/zero >172.26.70.5; echo x >notes; : >172.26.70.6

@@ -121,7 +121,7 @@ TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
 // docs/moving.md, "Removing it", to the letter.
 TEST_F(Down, IsPartOfRemovingAllOfIt) {
   const std::string plugins = "/run/opt/cni/bin";
-  ASSERT_THAT(RunLine(Cat("install -p ", plugins)), Exits(0));
+  ASSERT_THAT(RunLine(Cat("install ", plugins)), Exits(0));
   Attach(Web());
   Detach(Web());
   std::string document = ReadFixture("../docs/moving.md");

@@ -47,7 +47,7 @@ TEST_F(PolicyFilesCommand, OfTheExampleJobChecksBeforeItInstalls) {
   }
   const Mounted etc(
       {"-t", "overlay", "-olowerdir=/etc,upperdir=/run/up,workdir=/run/work", "overlay"}, "/etc");
-  ASSERT_THAT(RunLine("install -p /run/shared"), Exits(0));
+  ASSERT_THAT(RunLine("install /run/shared"), Exits(0));
   const auto run = [&](const std::string& policies) {
     ReplaceFile("/run/task/policy.d/cluster.json", policies);
     return Execute({.argv = {"sh", "-c", script},

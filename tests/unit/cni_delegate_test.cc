@@ -1,8 +1,6 @@
 // Shell scripts, run as a foreign IPAM plugin would be.
 #include <csignal>
-#include <thread>
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +16,9 @@ constexpr int kForeign = 50;  // a descriptor that a runtime left open in us
 
 class DelegatedIpam : public ::testing::Test {
  protected:
+  void SetUp() override { std::signal(SIGPIPE, SIG_IGN); }  // as main() does
+  void TearDown() override { std::signal(SIGPIPE, SIG_DFL); }
+
   [[nodiscard]] std::string Path(const std::string& name) const {
     return Cat(directory_, '/', name);
   }
@@ -144,22 +145,6 @@ TEST_F(DelegatedIpam, ThatCannotBeStartedIsNamed) {
   EXPECT_FALSE(HasChildren());
 }
 
-TEST_F(DelegatedIpam, ThatIsBeingInstalledIsWaitedFor) {
-  WritePlugin("echo installed");
-  UniqueFd writer(::open(Path("x").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  const pid_t installer = ::fork();
-  if (installer == 0) {
-    // Long enough for the first try to find the file still open: nobody sees from outside when that
-    // was.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    ::_exit(0);
-  }
-  writer = UniqueFd();
-
-  EXPECT_EQ(Invoke(), "installed\n");
-  ::waitpid(installer, nullptr, 0);
-}
-
 // ---- what it gets
 
 TEST_F(DelegatedIpam, GetsTheBytesOfOurStdinAndThenItsEnd) {
@@ -205,9 +190,8 @@ TEST_F(DelegatedIpam, GetsNoDescriptorOfOursNorOfTheRuntimes) {
 }
 
 TEST_F(DelegatedIpam, MayBeKilledByAPipeThatNobodyReads) {
-  std::signal(SIGPIPE, SIG_IGN);
-  EXPECT_EQ(Run("grep SigIgn /proc/self/status | cut -f2"), "0000000000000000\n");
-  std::signal(SIGPIPE, SIG_DFL);
+  const std::string ignored = Run("grep SigIgn /proc/self/status | cut -f2");
+  EXPECT_EQ(std::stoull(ignored, nullptr, 16) & (1U << (SIGPIPE - 1)), 0U) << ignored;
 }
 
 TEST_F(DelegatedIpam, RunsInOurDirectory) {
@@ -219,18 +203,18 @@ TEST_F(DelegatedIpam, RunsInOurDirectory) {
 // ---- what it prints, and how long it may take
 
 TEST_F(DelegatedIpam, MayPrintMuchOnBothStreamsAndReadNothing) {
-  WritePlugin("head -c 10000000 /dev/zero >&2 & head -c 10000000 /dev/zero; wait");
+  WritePlugin("head -c 5000000 /dev/zero >&2 & head -c 5000000 /dev/zero; wait");
   ::testing::internal::CaptureStderr();
 
   const std::string out = Invoke(cni::Verb::kAdd, std::string(5'000'000, ' '));
 
-  EXPECT_EQ(out.size(), 10'000'000U);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr().size(), (1U << 20) + 1);
+  EXPECT_EQ(out.size(), 5'000'000U);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().size(), 5'000'001U);
 }
 
 TEST_F(DelegatedIpam, IsKilledWhenItPrintsTooMuch) {
   EXPECT_THAT(Failure("exec cat /dev/zero"),
-              IsError(Code::kDelegate, _, HasSubstr("too much on stdout")));
+              IsError(Code::kDelegate, _, HasSubstr("more than 16 MiB")));
   EXPECT_FALSE(HasChildren());
 }
 
@@ -275,25 +259,6 @@ TEST_F(DelegatedIpam, MayLeaveADaemonThatHoldsItsStreams) {
   const std::string daemon = Written("daemon");
   EXPECT_FALSE(HasEnded(daemon)) << "what starts a session of its own is meant to stay";
   ::kill(std::stoi(daemon), SIGKILL);
-}
-
-TEST_F(DelegatedIpam, DiesWithUs) {
-  WritePlugin("echo $$ >itself; exec sleep 1000");
-  const pid_t us = ::fork();
-  if (us == 0) {
-    static_cast<void>(Invoke());
-    ::_exit(0);
-  }
-  const std::string plugin = Written("itself");
-  ::kill(us, SIGKILL);
-  ::waitpid(us, nullptr, 0);
-  AwaitEnd(plugin);
-}
-
-TEST_F(DelegatedIpam, IsReapedThoughTheRuntimeIgnoresSigchld) {
-  std::signal(SIGCHLD, SIG_IGN);
-  EXPECT_THAT(Failure("exit 3").details(), HasSubstr("exit code 3"));
-  EXPECT_EQ(std::signal(SIGCHLD, SIG_DFL), SIG_IGN) << "as it was before";
 }
 
 // ---- its errors
