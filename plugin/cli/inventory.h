@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/attachment_id.h"
+#include "base/fix.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
 #include "plugin/state/host.h"
@@ -90,6 +91,9 @@ struct Inventory {
 
 // Of its record, or that its link is a port of; empty if there is none.
 [[nodiscard]] std::string BridgeOf(const Attachment& attachment, const Inventory& inventory);
+
+// How an attachment gets its lost record again.
+[[nodiscard]] Fix FixOfLostRecord(const Attachment& attachment);
 
 // On stderr: which records cannot be read, and what is missing without root.
 void RemarkOn(const Inventory& inventory);
