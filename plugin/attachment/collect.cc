@@ -8,7 +8,6 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "ipam/store.h"
-#include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
@@ -60,9 +59,10 @@ class Collector {
       directories_.insert({collection.data_dir, collection.network});
       return;
     }
+    // Also of networks that have no record any more.
     const std::string& usual = cni::TypeOf("nomad-bridge").defaults.data_dir;
-    for (const std::string& network : Entries(state::kStateDirectory)) {
-      if (!network.starts_with('.')) {
+    for (const std::string& network : Entries(usual)) {
+      if (FindStatus(Format("{}/{}/lock", usual, network))) {
         directories_.insert({usual, network});
       }
     }
@@ -82,15 +82,11 @@ class Collector {
                    [&] { LookAtRecord(all[done]); });
       progress(done + 1, all.size());
     }
-    // After the records: what is left then has no record to be found by.
+    // After the records: the leases that are left then have no record to be found by.
     if (collection_.leases) {
       LookAtLeases();
     }
     outcome_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtStrayLinks(); });
-    if (collection_.network.empty() && outcome_.mismatches.is_repairing()) {
-      outcome_.Try(
-          Mismatch::Area::kLeftOver, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
-    }
   }
 
  private:
@@ -128,7 +124,7 @@ class Collector {
     }
   }
 
-  // One that is void. Of an attachment with a link reconcile makes it anew.
+  // A void record of an attachment with a link stays: CHECK makes it anew.
   void TakeBackVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
       outcome_.mismatches.Add(
@@ -152,7 +148,8 @@ class Collector {
 
   void LookAtLeasesIn(const LeaseDirectory& directory) {
     const std::vector<ipam::Lease> leases = LeasesIn(directory);
-    // After the leases: what was there before one of them is seen by these.
+    // After the leases: an ADD writes its record before its leases, so that the owner of each lease
+    // that was seen has its record by now.
     RecordedOwners owners(host_, directory.network);
     held_.emplace(host_);
     LookAtGarbageIn(directory);

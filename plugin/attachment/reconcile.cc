@@ -6,7 +6,6 @@
 
 #include "base/file_lock.h"
 #include "plugin/attachment/fingerprint.h"
-#include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/renewed.h"
@@ -85,9 +84,6 @@ class Reconciler {
   }
 
   void CheckAll(const Progress& progress) {
-    if (mismatches_.is_repairing()) {
-      outcome_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
-    }
     // Taken before anything is looked at.
     if (mismatches_.is_repairing()) {
       fingerprint_.emplace(host_);

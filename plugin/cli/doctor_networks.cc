@@ -268,6 +268,7 @@ void CheckSubnets(Examination& node) {
 
 // Attachments without a record that can be read.
 void CheckLostRecords(Examination& node) {
+  std::vector<std::string> lost;
   for (const Attachment& attachment : node.inventory.attachments) {
     if (attachment.IsRecordLost()) {
       const std::string what = Cat(state::LostRecord(attachment.id).text,
@@ -279,10 +280,11 @@ void CheckLostRecords(Examination& node) {
       } else if (attachment::IsRecordAlone(node.host, attachment.id)) {
         node.Fail(what, kGcFix);
       } else {
-        node.Fail(what, FixOfLostRecord(attachment));
+        lost.push_back(what);
       }
     }
   }
+  node.AddAll(Verdict::kFail, lost, Fix::Advice(kLostRecordAdvice));
 }
 
 // Also those that no command works on, and that are neither live nor dead.

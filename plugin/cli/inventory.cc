@@ -217,14 +217,6 @@ std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {
   return bridge != inventory.links.end() ? bridge->name : "";
 }
 
-Fix FixOfLostRecord(const Attachment& attachment) {
-  const Fix stop = cni::RuntimeFix("stop", attachment.id.container_id, attachment.labels);
-  return Fix::Advice(
-      Format("the runtime's next CHECK makes it again (Nomad's when its agent is "
-             "restarted); or: {}",
-             stop.command.empty() ? stop.advice : stop.command));
-}
-
 void RemarkOn(const Inventory& inventory) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.state == State::kUnreadable) {

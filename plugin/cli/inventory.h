@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "base/attachment_id.h"
-#include "base/fix.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
 #include "plugin/state/host.h"
@@ -93,7 +92,8 @@ struct Inventory {
 [[nodiscard]] std::string BridgeOf(const Attachment& attachment, const Inventory& inventory);
 
 // How an attachment gets its lost record again.
-[[nodiscard]] Fix FixOfLostRecord(const Attachment& attachment);
+constexpr const char* kLostRecordAdvice =
+    "CHECK makes it again (Nomad's when its agent is restarted), or a new allocation";
 
 // On stderr: which records cannot be read, and what is missing without root.
 void RemarkOn(const Inventory& inventory);

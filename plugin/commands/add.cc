@@ -16,6 +16,7 @@
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/link/uplink.h"
 
 namespace nomad_bridge::commands {
 namespace {
