@@ -30,26 +30,44 @@ Acquired WithLeases(const state::Record& intent,
   return acquired;
 }
 
-// Whether the kernel shows that an attachment other than that of `intent` has `address`, which no
-// lease names: the lease was lost, or it is in another directory.
-bool IsInUse(state::Host& host, const state::Record& intent, const Ip& address) {
-  const std::optional<nft::Element> element = firewall::FindAddress(host.nft, address);
-  if (!element) {
-    return false;
+// Whether the kernel shows that an address is in use that no lease names: its lease was lost, or is
+// in another directory.
+struct InUse {
+  state::Host& host;
+  const state::Record& intent;
+  bool is_new_directory;  // all leases may have been lost
+  link::HeldAddresses& held;
+
+  [[nodiscard]] bool operator()(const Ip& address) const {
+    const std::optional<nft::Element> element = firewall::FindAddress(host.nft, address);
+    return element ? IsOfALiveOwner(std::string(element->owner()), address)
+                   : is_new_directory && held.Contains(address);
   }
-  const std::string owner(element->owner());
-  const std::optional<state::Record> record = host.records.FindOwner(owner);
-  if (!record) {
-    // The record was lost, too. The owner's name is its host veth's; where another plugin made the
-    // link, no link has that name.
-    return (!owner.empty() && host.net.FindLink(owner)) ||
-           link::HeldAddresses(host).Contains(address);
+
+  [[nodiscard]] bool IsOfALiveOwner(const std::string& owner, const Ip& address) const {
+    const std::optional<state::Record> record = host.records.FindOwner(owner);
+    if (!record) {
+      // The record was lost, too. The owner's name is its host veth's; where another plugin made
+      // the link, no link has that name.
+      return owner.empty() || host.net.FindLink(owner) || held.Contains(address);
+    }
+    // Networks with different gateways must not share addresses: the commit of the rules refuses it
+    // by name, so their addresses are not skipped here.
+    const bool is_same_network = record->id.network == intent.id.network ||
+                                 record->link.gateway_ifname == intent.link.gateway_ifname;
+    return record->id != intent.id && is_same_network && link::IsAlive(host, *record);
   }
-  // Networks with different gateways must not share addresses: the commit of the rules refuses it
-  // by name, so their addresses are not skipped here.
-  const bool is_same_network = record->id.network == intent.id.network ||
-                               record->link.gateway_ifname == intent.link.gateway_ifname;
-  return record->id != intent.id && is_same_network && link::IsAlive(host, *record);
+};
+
+// Whether the lease predates the boot. Its time alone proves nothing: the clock may have been
+// stepped since. So nobody must have the address, nor may the owner have a record of this boot.
+bool IsOfAnEarlierBoot(state::Host& host,
+                       const ipam::Store& store,
+                       const std::string& network,
+                       const ipam::Lease& lease) {
+  return WasWrittenBeforeBoot(store, lease.address) &&
+         !RecordedOwners(host, network).Contains(lease.owner) &&
+         !link::HeldAddresses(host).Contains(lease.address);
 }
 
 // Releases the lease of a requested address if it is stale: its owner's record is stale, or the
@@ -62,7 +80,7 @@ void RequireFree(state::Host& host,
   // The leases' lock is released before an attachment's is tried: that is the order of locks.
   if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
     owner = store->FindOwner(address);
-    if (owner && IsFromBeforeBoot(host, *store, id.network, {address, *owner})) {
+    if (owner && IsOfAnEarlierBoot(host, *store, id.network, {address, *owner})) {
       store->Release(address, *owner);
       return;
     }
@@ -104,14 +122,16 @@ Choice TryAcquire(state::Host& host,
                   const state::Record& intent,
                   const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
-  if (store.IsNew()) {
+  const bool is_new = store.IsNew();
+  if (is_new) {
     // The directory may have been lost while attachments live, and not all of them have elements.
     RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
   }
+  link::HeldAddresses held(host);
   const ipam::Request wanted{
       .requested = config.ipam.requested,
       .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>(),
-      .is_in_use = [&](const Ip& address) { return IsInUse(host, intent, address); },
+      .is_in_use = InUse{host, intent, is_new, held},
       .owner = ipam::OwnerOf(intent.id)};
   const ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
   if (choice.full_set) {

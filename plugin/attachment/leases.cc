@@ -53,16 +53,9 @@ bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) {
   return false;
 }
 
-// Not those whose owner has a record, or whose address some container has: if the clock was stepped
-// since they were written, a modification time before the boot proves nothing.
-bool IsFromBeforeBoot(state::Host& host,
-                      const ipam::Store& store,
-                      const std::string& network,
-                      const ipam::Lease& lease) {
+bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address) {
   const std::int64_t boot = BootTime();
-  return store.WrittenAt(lease.address).value_or(boot) < boot &&
-         !RecordedOwners(host, network).Contains(lease.owner) &&
-         !link::HeldAddresses(host).Contains(lease.address);
+  return store.WrittenAt(address).value_or(boot) < boot;
 }
 
 void CheckLeases(const state::Record& record, Mismatches& mismatches) {
@@ -110,50 +103,38 @@ void RestoreLeases(state::Host& host,
 }
 
 void ReleaseAddresses(const state::Record& record) {
-  cni::ErrorList failures;
-  std::optional<ipam::Store> store =
-      record.ipam.leases.empty()
-          ? std::nullopt
-          : ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
-  if (store) {
-    for (const Cidr& cidr : record.ipam.leases) {
-      failures.Try(Cat("the lease of ", cidr.address),
-                   [&] { store->Release(cidr.address, ipam::OwnerOf(record.id)); });
-    }
-  }
-  failures.ThrowIfAny("not every lease could be released");
+  ReleaseLeases(record.id, record.ipam.data_dir, AddressesOnly(record.ipam.leases));
   // With the recorded config and arguments: by now the runtime may have others, or none.
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }
 }
 
-std::vector<Ip> LeasedTo(const AttachmentId& id, const std::vector<ipam::Lease>& leases) {
+std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
   std::vector<Ip> addresses;
-  for (const ipam::Lease& lease : leases) {
-    if (lease.owner.Matches(ipam::OwnerOf(id))) {
-      addresses.push_back(lease.address);
+  if (const auto store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+    for (const ipam::Lease& lease : store->Leases()) {
+      if (lease.owner.Matches(ipam::OwnerOf(id))) {
+        addresses.push_back(lease.address);
+      }
     }
   }
   return addresses;
 }
 
-std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
-  const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network);
-  return store ? LeasedTo(id, store->Leases()) : std::vector<Ip>();
-}
-
 void ReleaseLeases(const AttachmentId& id,
                    const std::string& data_dir,
                    const std::vector<Ip>& leases) {
-  if (leases.empty()) {
-    return;
-  }
-  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+  cni::ErrorList failures;
+  std::optional<ipam::Store> store =
+      leases.empty() ? std::nullopt : ipam::Store::OpenIfExists(data_dir, id.network);
+  if (store) {
     for (const Ip& address : leases) {
-      store->Release(address, ipam::OwnerOf(id));
+      failures.Try(Cat("the lease of ", address),
+                   [&] { store->Release(address, ipam::OwnerOf(id)); });
     }
   }
+  failures.ThrowIfAny("not every lease could be released");
 }
 
 }  // namespace nomad_bridge::attachment

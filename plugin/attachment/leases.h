@@ -41,12 +41,8 @@ class RecordedOwners {
   std::optional<std::set<AttachmentId>> listed_;
 };
 
-// Whether `lease` was written before the last boot and no record names its owner, so that nobody
-// can have its address any more.
-[[nodiscard]] bool IsFromBeforeBoot(state::Host& host,
-                                    const ipam::Store& store,
-                                    const std::string& network,
-                                    const ipam::Lease& lease);
+// By the time of its file. False if there is no lease.
+[[nodiscard]] bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address);
 
 // Every lease of `record` is there. Writes nothing where none is lost: the disk may be full.
 void CheckLeases(const state::Record& record, Mismatches& mismatches);
@@ -56,10 +52,6 @@ void RestoreLeases(state::Host& host,
                    ipam::Store& store,
                    const std::string& network,
                    const std::string& data_dir);
-
-// Of `leases`, those to `id`.
-[[nodiscard]] std::vector<Ip> LeasedTo(const AttachmentId& id,
-                                       const std::vector<ipam::Lease>& leases);
 
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);

@@ -26,8 +26,8 @@ TEST_F(LeaseFile, IsInTheDirectoryOfTheConfig) {
   EXPECT_THAT(Leased("/var/lib/cni/networks/deep/nomad"), IsEmpty());
 }
 
-// The kernel has the addresses of those that run, wherever the network had its leases when they were
-// added; and there they are freed.
+// The kernel shows the addresses of running attachments, wherever the network had its leases when
+// they were added; and there they are freed.
 class MovedDirectory : public LeaseFile {
  protected:
   static json In(const std::string& data_dir, const json& changes = json::object()) {
