@@ -248,6 +248,9 @@ void EnsureDirectory(const std::string& path) {
       (error == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
     return;
   }
+  if (error == EEXIST && !FindStatus(path)) {
+    return EnsureDirectory(path);  // another command has removed it since
+  }
   throw Error(Code::kIo,
               Format("cannot create the directory '{}'", path),
               error == EEXIST ? Cat("it exists and is not a directory", kMoveItAway, MoveAway(path))

@@ -81,29 +81,6 @@ int AcceptedBit(const nft::KernelRule& rule, int likely) {
   return bit;
 }
 
-// A rule of ours that accepts a mark.
-struct Accept {
-  nft::TableId table;
-  std::uint64_t handle = 0;
-  int bit = 0;
-};
-
-std::vector<Accept> FindAccepts(nft::Socket& socket) {
-  std::vector<Accept> accepts;
-  for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
-    const nft::TableId table{family, "filter"};
-    if (!socket.FindTable(table)) {
-      continue;
-    }
-    for (const nft::KernelRule& rule : socket.Rules(table, kCniForward, {kAcceptComment})) {
-      if (const int bit = AcceptedBit(rule, ForwardHook().accept_mark_bit); bit >= 0) {
-        accepts.push_back({table, rule.handle, bit});
-      }
-    }
-  }
-  return accepts;
-}
-
 std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
   std::vector<Wanted> wanted;
   for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
@@ -201,16 +178,19 @@ std::vector<Mismatch> DescribeStaticRules(nft::Socket& socket,
   return mismatches;
 }
 
-std::optional<int> FindAcceptedBit(nft::Socket& socket) {
-  const std::vector<Accept> accepts = FindAccepts(socket);
-  return accepts.empty() ? std::nullopt : std::optional(accepts.front().bit);
-}
-
 std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch) {
   std::vector<std::string> gone;
-  for (const Accept& accept : FindAccepts(socket)) {
-    batch.DeleteRule(accept.table, kCniForward, accept.handle);
-    gone.push_back(Format("the accept of our mark in table {}", nft::Text(accept.table)));
+  for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
+    const nft::TableId table{family, "filter"};
+    if (!socket.FindTable(table)) {
+      continue;
+    }
+    for (const nft::KernelRule& rule : socket.Rules(table, kCniForward, {kAcceptComment})) {
+      if (AcceptedBit(rule, ForwardHook().accept_mark_bit) >= 0) {
+        batch.DeleteRule(table, kCniForward, rule.handle);
+        gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));
+      }
+    }
   }
   return gone;
 }

@@ -154,14 +154,6 @@ void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) 
   throw Error(Code::kConflict, Cat("address ", address, " is taken"), by);
 }
 
-void RequireRequested(const Store& store, const Ip& address, const Request& request) {
-  const bool is_in_use = request.is_in_use(address);
-  RequireFor(store, address, request.owner);
-  if (is_in_use) {
-    throw Error(Code::kConflict, Cat("address ", address, " is taken"), "its lease is elsewhere");
-  }
-}
-
 std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Request& request) {
   const auto found = std::ranges::find_if(request.previous, [&](const Ip& address) {
     return Offers(set, address) && !request.is_in_use(address) &&
@@ -179,7 +171,7 @@ Allocation Choose(const Store& store, const std::vector<RangeSet>& sets, const R
   for (std::size_t i = 0; i < sets.size(); ++i) {
     std::optional<Ip> address = requested[i];
     if (address) {
-      RequireRequested(store, *address, request);
+      RequireFor(store, *address, request.owner);
     } else {
       address = FindPrevious(store, sets[i], request);
     }

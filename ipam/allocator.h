@@ -33,7 +33,8 @@ struct Request {
   std::vector<Ip> requested;
   // What the attachment had before: taken if still free or still its own.
   std::vector<Ip> previous;
-  // Whether an address that nobody has leased here is in use all the same; asked of few.
+  // Whether an address without a lease is in use nevertheless. Asked of the few addresses that
+  // would be chosen, and not of those that were requested.
   std::function<bool(const Ip&)> is_in_use = [](const Ip&) { return false; };
   LeaseOwner owner;
 };

@@ -198,21 +198,6 @@ std::optional<nft::Element> OverlappingAt(const nft::Element& element,
   return std::nullopt;
 }
 
-std::vector<DnatEntry> EntriesOf(const std::vector<nft::Element>& elements) {
-  std::vector<DnatEntry> entries;
-  for (const nft::Element& element : elements) {
-    std::optional<DnatEntry> entry = EntryOf(element);
-    if (!entry || element.data.size() <= kFieldBytes) {
-      continue;
-    }
-    const std::span<const std::uint8_t> data(element.data);
-    entry->container_ip = Ip(data.first(data.size() - kFieldBytes));
-    entry->container_port = PortIn(data.last(kFieldBytes));
-    entries.push_back(*entry);
-  }
-  return entries;
-}
-
 std::string DescribeKey(const nft::Element& element) {
   const std::optional<DnatEntry> entry = EntryOf(element);
   return entry ? DescribeHostPort(*entry) : std::string();

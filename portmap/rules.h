@@ -27,9 +27,6 @@ extern const firewall::Contributor kPublishedPorts;
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                                  const std::string& comment);
 
-// The inverse: the entries whose elements are among `elements`, in no order.
-[[nodiscard]] std::vector<DnatEntry> EntriesOf(const std::vector<nft::Element>& elements);
-
 // The element that publishes the port of `element` on `place` (an address of the node; nullopt: on
 // all of them), as far as its set and key go, if the two overlap: one is on all addresses, the
 // other on one of them. nullopt if they do not, or `element` is no port's.

@@ -1,7 +1,6 @@
 #include "plugin/attachment/acquire_addresses.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -11,12 +10,10 @@
 #include "ipam/allocator.h"
 #include "ipam/store.h"
 #include "plugin/attachment/collect.h"
-#include "plugin/attachment/lease_history.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/stale_flows.h"
-#include "plugin/state/events.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -33,101 +30,73 @@ Acquired WithLeases(const state::Record& intent,
   return acquired;
 }
 
-// The live attachment whose element in the kernel has `address`.
-std::optional<state::Record> FindLiveOwner(state::Host& host, const Ip& address) {
-  const std::optional<nft::Element> element = firewall::FindAddress(host.nft, address);
-  std::optional<state::Record> owner =
-      element ? host.records.FindOwner(element->owner()) : std::nullopt;
-  return owner && link::IsAlive(host, *owner) ? std::move(owner) : std::nullopt;
-}
-
-// Whether an attachment has an address that is free by the store: its lease is in another
-// directory, as the network's config has changed; or was lost, and is repaired here; or it is of
-// another network behind the same gateway, which is a conflict if it was requested. (Behind another
-// gateway it always is one. The commit of the rules reports both.)
+// Whether the kernel shows that an address is in use that no lease names: its lease was lost, or is
+// in another directory.
 struct InUse {
   state::Host& host;
-  ipam::Store& store;
   const state::Record& intent;
-  const std::vector<Ip>& requested;
-  const std::set<std::string>& other_data_dirs;
-  Mismatches& repaired;
+  bool is_new_directory;  // all leases may have been lost
+  link::HeldAddresses& held;
 
-  bool operator()(const Ip& address) const {
-    return IsLeasedElsewhere(address) || IsOfALiveOwner(address);
+  [[nodiscard]] bool operator()(const Ip& address) const {
+    const std::optional<nft::Element> element = firewall::FindAddress(host.nft, address);
+    return element ? IsOfALiveOwner(std::string(element->owner()), address)
+                   : is_new_directory && held.Contains(address);
   }
 
-  [[nodiscard]] bool IsLeasedElsewhere(const Ip& address) const {
-    const AttachmentId& id = intent.id;
-    return std::ranges::any_of(other_data_dirs, [&](const std::string& data_dir) {
-      const std::optional<ipam::LeaseOwner> owner =
-          ipam::FindOwnerUnlocked(data_dir, id.network, address);
-      return owner && !owner->Matches(ipam::OwnerOf(id)) && HasRecord(host, id.network, *owner);
-    });
-  }
-
-  [[nodiscard]] bool IsOfALiveOwner(const Ip& address) const {
-    const std::optional<state::Record> owner = FindLiveOwner(host, address);
-    if (!owner || owner->id == intent.id) {
-      return false;
+  [[nodiscard]] bool IsOfALiveOwner(const std::string& owner, const Ip& address) const {
+    const std::optional<state::Record> record = host.records.FindOwner(owner);
+    if (!record) {
+      // The record was lost, too. The owner's name is its host veth's; where another plugin made
+      // the link, no link has that name.
+      return owner.empty() || host.net.FindLink(owner) || held.Contains(address);
     }
-    if (owner->id.network != intent.id.network) {
-      return owner->link.gateway_ifname == intent.link.gateway_ifname &&
-             !Contains(requested, address);
-    }
-    if (owner->ipam.data_dir == intent.ipam.data_dir && owner->IsLive(cni::Part::kAddress)) {
-      CheckLeasesIn(&store, *owner, repaired);
-    }
-    return true;
+    // Networks with different gateways must not share addresses: the commit of the rules refuses it
+    // by name, so their addresses are not skipped here.
+    const bool is_same_network = record->id.network == intent.id.network ||
+                                 record->link.gateway_ifname == intent.link.gateway_ifname;
+    return record->id != intent.id && is_same_network && link::IsAlive(host, *record);
   }
 };
 
-// Removes the lease of `address` in `data_dir` if it is stale: its owner has a record that is, or
-// it is from before the last boot. Returns the owner if it has to stay.
-std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
-                                                   const std::string& data_dir,
-                                                   const AttachmentId& id,
-                                                   const Ip& address) {
-  std::optional<ipam::Lease> lease;
-  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
-    std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
-    if (!owner || owner->Matches(ipam::OwnerOf(id))) {
-      return std::nullopt;
-    }
-    lease = {.address = address, .owner = *std::move(owner)};
-    if (IsFromBeforeBoot(host, *store, id.network, *lease)) {
-      store->Release(address, lease->owner);
-      return std::nullopt;
-    }
-  }
-  return lease &&
-                 !CollectIfStale(host, {id.network, lease->owner.container_id, lease->owner.ifname})
-             ? std::optional(lease->owner)
-             : std::nullopt;
+// Whether the lease predates the boot. Its time alone proves nothing: the clock may have been
+// stepped since. So nobody must have the address, nor may the owner have a record of this boot.
+bool IsOfAnEarlierBoot(state::Host& host,
+                       const ipam::Store& store,
+                       const std::string& network,
+                       const ipam::Lease& lease) {
+  return WasWrittenBeforeBoot(store, lease.address) &&
+         !RecordedOwners(host, network).Contains(lease.owner) &&
+         !link::HeldAddresses(host).Contains(lease.address);
 }
 
-// A requested address that a live attachment has is an error that names it; a stale one is
-// reclaimed. In another directory than the config's only a record tells that a lease is in use.
+// Releases the lease of a requested address if it is stale: its owner's record is stale, or the
+// lease predates the boot. If a live attachment has it, throws an error that names that one.
 void RequireFree(state::Host& host,
-                 const config::IpamConfig& config,
+                 const std::string& data_dir,
                  const Ip& address,
                  const AttachmentId& id) {
-  std::set<std::string> data_dirs = FindLeaseHistory(id.network, config.data_dir).other_data_dirs;
-  data_dirs.insert(config.data_dir);
-  for (const std::string& data_dir : data_dirs) {
-    const std::optional<ipam::LeaseOwner> lease_owner =
-        FindLiveLeaseOwner(host, data_dir, id, address);
-    if (lease_owner && (data_dir == config.data_dir || HasRecord(host, id.network, *lease_owner))) {
-      const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
-      const std::optional<state::Record> record = host.records.Find(owner);
-      throw cni::TakenBy(
-          Cat("address ", address), owner, record ? record->labels : cni::Labels{}, {});
+  std::optional<ipam::LeaseOwner> owner;
+  // The leases' lock is released before an attachment's is tried: that is the order of locks.
+  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+    owner = store->FindOwner(address);
+    if (owner && IsOfAnEarlierBoot(host, *store, id.network, {address, *owner})) {
+      store->Release(address, *owner);
+      return;
     }
+  }
+  if (!owner || owner->Matches(ipam::OwnerOf(id))) {
+    return;
+  }
+  const AttachmentId owner_id{id.network, owner->container_id, owner->ifname};
+  if (!CollectIfStale(host, owner_id)) {
+    const std::optional<state::Record> record = host.records.Find(owner_id);
+    throw cni::TakenBy(
+        Cat("address ", address), owner_id, record ? record->labels : cni::Labels{}, {});
   }
 }
 
-// Releases those of `previous`, leases of an earlier ADD, that are not among `assignments`. Called
-// before the new record replaces the earlier one, which alone names these leases.
+// Releases those of `previous`, leases of an earlier ADD, that are not among `assignments`.
 void ReleaseAbandoned(ipam::Store& store,
                       const ipam::LeaseOwner& owner,
                       const std::vector<Ip>& previous,
@@ -152,30 +121,27 @@ Choice TryAcquire(state::Host& host,
                   const config::Config& config,
                   const state::Record& intent,
                   const std::optional<state::Record>& earlier) {
-  Mismatches repaired(Mode::kRepair);
-  const state::RepairLog log(repaired);
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
-  if (store.IsNew()) {
-    CheckLeasesOfAll(host, store, intent.id.network, config.ipam.data_dir, repaired);
+  const bool is_new = store.IsNew();
+  if (is_new) {
+    // The directory may have been lost while attachments live, and not all of them have elements.
+    RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
   }
-  const LeaseHistory history =
-      EnsureLeaseHistory(host, store, intent.id.network, config.ipam.data_dir);
-  const InUse is_in_use{
-      host, store, intent, config.ipam.requested, history.other_data_dirs, repaired};
-  const ipam::Request wanted{.requested = config.ipam.requested,
-                             .previous = earlier ? AddressesOnly(earlier->ipam.leases)
-                                                 : LeasedTo(intent.id, history.former),
-                             .is_in_use = is_in_use,
-                             .owner = ipam::OwnerOf(intent.id)};
+  link::HeldAddresses held(host);
+  const ipam::Request wanted{
+      .requested = config.ipam.requested,
+      .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>(),
+      .is_in_use = InUse{host, intent, is_new, held},
+      .owner = ipam::OwnerOf(intent.id)};
   const ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
   if (choice.full_set) {
     return {.full_set = choice.full_set};
   }
   Acquired acquired = WithLeases(intent, choice.assignments, config);
-  // Abandoned leases go while the earlier record still names them; then the record is written, and
-  // only then are the leases: killed in between, the next ADD or DEL finds by the record what to
-  // give back.
+  // The earlier record alone names the leases that are abandoned, so they go before it is replaced.
   ReleaseAbandoned(store, wanted.owner, wanted.previous, choice.assignments);
+  // The record before its leases: if this is killed in between, the next ADD or DEL knows by the
+  // record what to release.
   host.records.Write(acquired.record);
   try {
     ipam::Reserve(store, choice.assignments, wanted.owner);
@@ -192,8 +158,8 @@ std::string Describe(const ipam::RangeSet& set) {
 }
 
 // The pool was found full. Looking for what is stale reads all records of the network. One command
-// at a time: of two that look at the same stale attachment at once, the second finds it locked, or
-// already gone, and would say that nothing is free. So each tries first what the one before freed.
+// at a time: of two that look at the same stale attachment, the second would find it locked, or
+// already gone, and say that nothing is free. So each tries first what the one before it has freed.
 Choice TryAcquireFromFull(state::Host& host,
                           const config::Config& config,
                           const state::Record& intent,
@@ -213,7 +179,7 @@ Acquired AcquireLeases(state::Host& host,
                        const state::Record& intent,
                        const std::optional<state::Record>& earlier) {
   for (const Ip& address : config.ipam.requested) {
-    RequireFree(host, config.ipam, address, intent.id);
+    RequireFree(host, config.ipam.data_dir, address, intent.id);
     if (!address.is_ipv4()) {
       rules::ForgetFlowsOf(host, address);  // its former owner's DEL may not have
     }

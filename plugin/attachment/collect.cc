@@ -8,7 +8,6 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "ipam/store.h"
-#include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
@@ -60,9 +59,10 @@ class Collector {
       directories_.insert({collection.data_dir, collection.network});
       return;
     }
+    // Also of networks that have no record any more.
     const std::string& usual = cni::TypeOf("nomad-bridge").defaults.data_dir;
-    for (const std::string& network : Entries(state::kStateDirectory)) {
-      if (!network.starts_with('.')) {
+    for (const std::string& network : Entries(usual)) {
+      if (FindStatus(Format("{}/{}/lock", usual, network))) {
         directories_.insert({usual, network});
       }
     }
@@ -82,22 +82,18 @@ class Collector {
                    [&] { LookAtRecord(all[done]); });
       progress(done + 1, all.size());
     }
-    // After the records: what is left then has no record to be found by.
+    // After the records: the leases that are left then have no record to be found by.
     if (collection_.leases) {
       LookAtLeases();
     }
     outcome_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtStrayLinks(); });
-    if (collection_.network.empty() && outcome_.mismatches.is_repairing()) {
-      outcome_.Try(
-          Mismatch::Area::kLeftOver, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
-    }
   }
 
  private:
   // That `id` has a record, which says where its leases are.
   void Note(const AttachmentId& id, const std::string& data_dir) {
     recorded_.insert(id);
-    if (collection_.data_dir.empty()) {
+    if (collection_.data_dir.empty() && !data_dir.empty()) {
       directories_.insert({data_dir, id.network});
     }
   }
@@ -128,7 +124,7 @@ class Collector {
     }
   }
 
-  // One that is void. Of an attachment with a link reconcile makes it anew.
+  // A void record of an attachment with a link stays: CHECK makes it anew.
   void TakeBackVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
       outcome_.mismatches.Add(
@@ -151,11 +147,20 @@ class Collector {
   }
 
   void LookAtLeasesIn(const LeaseDirectory& directory) {
-    const std::vector<ipam::Lease> leases = LeasesIn(directory);
-    // After the leases: what was there before one of them is seen by these.
+    std::vector<ipam::Lease> leases;
+    std::vector<Ip> garbage;
+    // The leases' lock is released again: an attachment's comes before it.
+    if (const auto store = StoreIn(directory)) {
+      leases = store->Leases();
+      garbage = store->Garbage();
+    }
+    // After the leases: an ADD writes its record before its leases, so that the owner of each lease
+    // that was seen has its record by now.
     RecordedOwners owners(host_, directory.network);
     held_.emplace(host_);
-    LookAtGarbageIn(directory);
+    for (const Ip& address : garbage) {
+      LookAtGarbage(directory, address);
+    }
     for (const ipam::Lease& lease : leases) {
       const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
       if (recorded_.contains(id) || IsValid(id)) {
@@ -170,22 +175,20 @@ class Collector {
     }
   }
 
-  // Files that keep addresses taken and are no leases, unless a container has the address.
-  void LookAtGarbageIn(const LeaseDirectory& directory) {
-    for (const Ip& address : GarbageIn(directory)) {
-      if (held_->Contains(address)) {
-        continue;
-      }
-      const std::string text =
-          Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
-      outcome_.Try(Mismatch::Area::kLeftOver, text, [&] {
-        outcome_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
-          if (auto store = StoreIn(directory)) {
-            store->RemoveGarbage(address);
-          }
-        });
-      });
+  // A file that keeps an address taken and is no lease, unless a container has the address.
+  void LookAtGarbage(const LeaseDirectory& directory, const Ip& address) {
+    if (held_->Contains(address)) {
+      return;
     }
+    const std::string text =
+        Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
+    outcome_.Try(Mismatch::Area::kLeftOver, text, [&] {
+      outcome_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
+        if (auto store = StoreIn(directory)) {
+          store->RemoveGarbage(address);
+        }
+      });
+    });
   }
 
   // Our ports of the bridge that belong neither to a valid attachment nor to one with a record:
@@ -242,20 +245,7 @@ class Collector {
   }
 
   static std::optional<ipam::Store> StoreIn(const LeaseDirectory& directory) {
-    return directory.data_dir.empty()
-               ? std::nullopt
-               : ipam::Store::OpenIfExists(directory.data_dir, directory.network);
-  }
-
-  // The leases' lock is released again: an attachment's comes before it.
-  static std::vector<ipam::Lease> LeasesIn(const LeaseDirectory& directory) {
-    const std::optional<ipam::Store> store = StoreIn(directory);
-    return store ? store->Leases() : std::vector<ipam::Lease>();
-  }
-
-  static std::vector<Ip> GarbageIn(const LeaseDirectory& directory) {
-    const std::optional<ipam::Store> store = StoreIn(directory);
-    return store ? store->Garbage() : std::vector<Ip>();
+    return ipam::Store::OpenIfExists(directory.data_dir, directory.network);
   }
 
   // Without an interface in the lease its link is unknown.
@@ -264,37 +254,34 @@ class Collector {
            !takeover::HasReferenceRules(id, dumps_.reference_rules);
   }
 
-  // A lease without a record, whose owner's lock is held.
+  // A lease without a record, whose owner's lock is held. A runtime that lists the valid ones is
+  // believed. Else whoever may live keeps its lease: who has the address, or a link or rules.
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
     if (!collection_.valid && held_->Contains(lease.address)) {
       return;
     }
-    const auto is_from_before_boot = [&] {
-      const auto store = StoreIn(directory);
-      return store && IsFromBeforeBoot(host_, *store, id.network, lease);
-    };
+    const bool is_for_operator = collection_.network.empty();
     std::string text =
         Format("the lease of {} in '{}' is of container '{}', which has nothing else",
                lease.address,
                directory,
                id.container_id);
-    if (!collection_.valid && is_from_before_boot()) {
-      TakeBack(id, std::move(text), [&] {
-        if (auto store = StoreIn(directory)) {
-          store->Release(lease.address, lease.owner);
-        }
-        return std::vector<std::string>();
-      });
-    } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
+    if (collection_.valid || (is_for_operator && HasNothingElse(id))) {
       TakeBack(id, std::move(text), [&] {
         return RemoveUnrecorded(
             host_,
             {.id = id, .data_dir = directory.data_dir, .leases = std::vector{lease.address}},
             dumps_);
       });
-    } else if (collection_.network.empty() && id.ifname.empty()) {
+    } else if (auto store = StoreIn(directory);
+               store && WasWrittenBeforeBoot(*store, lease.address)) {
+      TakeBack(id, std::move(text), [&] {
+        store->Release(lease.address, lease.owner);
+        return std::vector<std::string>();
+      });
+    } else if (is_for_operator && id.ifname.empty()) {
       outcome_.mismatches.AddUnrepairable(
           {.area = Mismatch::Area::kLeftOver,
            .text = Format("the lease of {} in '{}' is of container '{}' and names no interface: "

@@ -8,7 +8,7 @@
 // Leases   A lease without a record whose address no container has (link/liveness.h) is taken back
 //          if it is from before the last boot; for the operator also if its owner has neither a
 //          link nor, as an attachment of the reference plugins, rules.
-// Records  One that is void (state/record_store.h), of an attachment without a link, is removed.
+// Records  A void record (state/record_store.h) of an attachment without a link is removed.
 // Errors   None: what cannot be removed is in the outcome.
 // Locks    A stale attachment's, by TryLock; for one that is not valid its command's end is
 //          awaited.

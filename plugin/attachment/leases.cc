@@ -33,24 +33,18 @@ std::vector<Ip> LostLeases(const state::Record& record) {
 
 }  // namespace
 
-const std::set<AttachmentId>& RecordedOwners::Listed() {
-  if (!listed_) {
-    listed_.emplace();
-    for (AttachmentId& id : host_.records.List(network_)) {
-      listed_->insert(std::move(id));
-    }
-  }
-  return *listed_;
-}
-
 bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) {
   const AttachmentId id{network_, owner.container_id, owner.ifname};
   if (!owner.ifname.empty()) {
     return host_.records.Find(id).has_value();
   }
+  if (!listed_) {
+    const std::vector<AttachmentId> all = host_.records.List(network_);
+    listed_.emplace(all.begin(), all.end());
+  }
   // An empty name comes before all others.
-  for (auto each = Listed().lower_bound(id);
-       each != Listed().end() && each->container_id == id.container_id;
+  for (auto each = listed_->lower_bound(id);
+       each != listed_->end() && each->container_id == id.container_id;
        ++each) {
     if (host_.records.Find(*each)) {
       return true;
@@ -59,27 +53,9 @@ bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) {
   return false;
 }
 
-std::set<std::string> RecordedOwners::DataDirs() {
-  std::set<std::string> data_dirs;
-  for (const AttachmentId& id : Listed()) {
-    const std::optional<state::Record> record = host_.records.Find(id);
-    if (record && !record->ipam.leases.empty()) {
-      data_dirs.insert(record->ipam.data_dir);
-    }
-  }
-  return data_dirs;
-}
-
-// Not those whose owner has a record, or whose address some container has: if the clock was stepped
-// since they were written, a modification time before the boot proves nothing.
-bool IsFromBeforeBoot(state::Host& host,
-                      const ipam::Store& store,
-                      const std::string& network,
-                      const ipam::Lease& lease) {
+bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address) {
   const std::int64_t boot = BootTime();
-  return store.WrittenAt(lease.address).value_or(boot) < boot &&
-         !HasRecord(host, network, lease.owner) &&
-         !link::HeldAddresses(host).Contains(lease.address);
+  return store.WrittenAt(address).value_or(boot) < boot;
 }
 
 void CheckLeases(const state::Record& record, Mismatches& mismatches) {
@@ -90,15 +66,12 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
   if (!store && mismatches.is_repairing()) {
     store.emplace(ipam::Store::Open(record.ipam.data_dir, record.id.network));
   }
-  CheckLeasesIn(store ? &*store : nullptr, record, mismatches);
-}
-
-void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& mismatches) {
+  // Looked for again: under the lock nobody changes them.
   for (const Ip& address : LostLeases(record)) {
     Mismatch mismatch{Mismatch::Area::kLease,
                       record.id.container_id,
                       Format("the lease of {} is missing", address)};
-    if (store != nullptr && !store->IsFree(address)) {
+    if (store && !store->IsFree(address)) {
       const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
       mismatch.text = Format("the lease of {} belongs to {}",
                              address,
@@ -114,64 +87,54 @@ void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& 
   }
 }
 
-void CheckLeasesOfAll(state::Host& host,
-                      ipam::Store& store,
-                      const std::string& network,
-                      const std::string& data_dir,
-                      Mismatches& mismatches) {
+void RestoreLeases(state::Host& host,
+                   ipam::Store& store,
+                   const std::string& network,
+                   const std::string& data_dir) {
   for (const AttachmentId& id : host.records.List(network)) {
     const std::optional<state::Record> record = host.records.Find(id);
-    if (record && record->IsLive(cni::Part::kAddress) && record->ipam.data_dir == data_dir) {
-      CheckLeasesIn(&store, *record, mismatches);
+    if (!record || !record->IsLive(cni::Part::kAddress) || record->ipam.data_dir != data_dir) {
+      continue;
+    }
+    for (const Cidr& lease : record->ipam.leases) {
+      static_cast<void>(store.Reserve(lease.address, ipam::OwnerOf(id)));
     }
   }
 }
 
 void ReleaseAddresses(const state::Record& record) {
-  cni::ErrorList failures;
-  std::optional<ipam::Store> store =
-      record.ipam.leases.empty()
-          ? std::nullopt
-          : ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
-  if (store) {
-    for (const Cidr& cidr : record.ipam.leases) {
-      failures.Try(Cat("the lease of ", cidr.address),
-                   [&] { store->Release(cidr.address, ipam::OwnerOf(record.id)); });
-    }
-  }
-  failures.ThrowIfAny("not every lease could be released");
+  ReleaseLeases(record.id, record.ipam.data_dir, AddressesOnly(record.ipam.leases));
   // With the recorded config and arguments: by now the runtime may have others, or none.
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }
 }
 
-std::vector<Ip> LeasedTo(const AttachmentId& id, const std::vector<ipam::Lease>& leases) {
+std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
   std::vector<Ip> addresses;
-  for (const ipam::Lease& lease : leases) {
-    if (lease.owner.Matches(ipam::OwnerOf(id))) {
-      addresses.push_back(lease.address);
+  if (const auto store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+    for (const ipam::Lease& lease : store->Leases()) {
+      if (lease.owner.Matches(ipam::OwnerOf(id))) {
+        addresses.push_back(lease.address);
+      }
     }
   }
   return addresses;
 }
 
-std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
-  const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network);
-  return store ? LeasedTo(id, store->Leases()) : std::vector<Ip>();
-}
-
 void ReleaseLeases(const AttachmentId& id,
                    const std::string& data_dir,
                    const std::vector<Ip>& leases) {
-  if (leases.empty()) {
-    return;
-  }
-  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+  cni::ErrorList failures;
+  std::optional<ipam::Store> store =
+      leases.empty() ? std::nullopt : ipam::Store::OpenIfExists(data_dir, id.network);
+  if (store) {
     for (const Ip& address : leases) {
-      store->Release(address, ipam::OwnerOf(id));
+      failures.Try(Cat("the lease of ", address),
+                   [&] { store->Release(address, ipam::OwnerOf(id)); });
     }
   }
+  failures.ThrowIfAny("not every lease could be released");
 }
 
 }  // namespace nomad_bridge::attachment

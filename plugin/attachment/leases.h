@@ -1,4 +1,4 @@
-// The leases of an attachment in a data directory: found and released.
+// The leases of an attachment in a data directory: found, restored and released.
 //
 // Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
 //          that assigned the addresses.
@@ -34,46 +34,24 @@ class RecordedOwners {
 
   // Whether an attachment that `owner` may be has a record.
   [[nodiscard]] bool Contains(const ipam::LeaseOwner& owner);
-  // Where they have leases. Reads every record.
-  [[nodiscard]] std::set<std::string> DataDirs();
 
  private:
-  [[nodiscard]] const std::set<AttachmentId>& Listed();
-
   state::Host& host_;
   std::string network_;
   std::optional<std::set<AttachmentId>> listed_;
 };
 
-// The same for one.
-[[nodiscard]] inline bool HasRecord(state::Host& host,
-                                    const std::string& network,
-                                    const ipam::LeaseOwner& owner) {
-  return RecordedOwners(host, network).Contains(owner);
-}
-
-// Whether `lease` was written before the last boot and no record names its owner, so that nobody
-// can have its address any more.
-[[nodiscard]] bool IsFromBeforeBoot(state::Host& host,
-                                    const ipam::Store& store,
-                                    const std::string& network,
-                                    const ipam::Lease& lease);
+// By the time of its file. False if there is no lease.
+[[nodiscard]] bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address);
 
 // Every lease of `record` is there. Writes nothing where none is lost: the disk may be full.
 void CheckLeases(const state::Record& record, Mismatches& mismatches);
-// The same in `store`, where `record` has them; null: the directory is missing.
-void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& mismatches);
-// The same of all live attachments of `network` that have leases in `data_dir`, which `store` is.
-// Reads every record: for a directory that is new, or was lost.
-void CheckLeasesOfAll(state::Host& host,
-                      ipam::Store& store,
-                      const std::string& network,
-                      const std::string& data_dir,
-                      Mismatches& mismatches);
-
-// Of `leases`, those to `id`.
-[[nodiscard]] std::vector<Ip> LeasedTo(const AttachmentId& id,
-                                       const std::vector<ipam::Lease>& leases);
+// Writes the leases of all live attachments of `network` that have them in `data_dir`, which
+// `store` is. Reads every record: for a directory that is new, or was lost.
+void RestoreLeases(state::Host& host,
+                   ipam::Store& store,
+                   const std::string& network,
+                   const std::string& data_dir);
 
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);

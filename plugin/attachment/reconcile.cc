@@ -6,10 +6,8 @@
 
 #include "base/file_lock.h"
 #include "plugin/attachment/fingerprint.h"
-#include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
-#include "plugin/attachment/rebuilt.h"
 #include "plugin/attachment/renewed.h"
 #include "plugin/attachment/segment.h"
 #include "plugin/link/host_veth.h"
@@ -77,7 +75,8 @@ class Reconciler {
     CheckRuleset({.foreign_until = scope_.foreign_until});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
-      if (record && !IsZoneKnown(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {
+      if (record && !gateways_.contains(record->link.gateway_ifname) &&
+          link::IsAlive(host_, *record)) {
         NoteGateway(*record);
       }
     }
@@ -85,9 +84,6 @@ class Reconciler {
   }
 
   void CheckAll(const Progress& progress) {
-    if (mismatches_.is_repairing()) {
-      outcome_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
-    }
     // Taken before anything is looked at.
     if (mismatches_.is_repairing()) {
       fingerprint_.emplace(host_);
@@ -97,7 +93,6 @@ class Reconciler {
         scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
     const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
     listed_.emplace(links);
-    outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(links); });
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
@@ -126,30 +121,6 @@ class Reconciler {
     NoteFingerprint();
   }
 
-  // Those without a file. The links were listed before: an ADD makes one after its record.
-  void CheckLostRecords(const std::vector<rtnl::Link>& links) {
-    const std::set<std::string> recorded = state::HostVethNames(host_.records.List(""));
-    for (const rtnl::Link& link : links) {
-      if (!recorded.contains(link.name)) {
-        CheckLostRecord(host_, link, mismatches_);
-      }
-    }
-  }
-
-  // One whose file cannot be read is made anew, if it is of a running attachment.
-  std::optional<state::Record> FindOrRebuild(const AttachmentId& id) {
-    std::optional<state::Record> record = host_.records.Find(id);
-    const std::optional<rtnl::Link> veth =
-        record ? std::nullopt : link::FindHostVeth(host_.net, id, link::Recorded::kNo);
-    if (veth) {
-      outcome_.Try(Area::kRecord, "records that are lost", [&] {
-        CheckLostRecord(host_, *veth, mismatches_);
-        record = host_.records.Find(id);
-      });
-    }
-    return record;
-  }
-
   // The next reconcile -if-changed goes by it. What was not right is looked at again.
   void NoteFingerprint() {
     if (mismatches_.is_repairing() && outcome_.attachments > 0) {
@@ -165,7 +136,7 @@ class Reconciler {
   // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is
   // not as it should be is locked, so that commands wait for nobody who just looks.
   void CheckAttachment(const AttachmentId& id) {
-    const std::optional<state::Record> record = FindOrRebuild(id);
+    const std::optional<state::Record> record = host_.records.Find(id);
     if (!record) {
       return;
     }
@@ -254,17 +225,8 @@ class Reconciler {
 
   void NoteGateway(const state::Record& record) {
     if (rules::HasForwardHook(record)) {
-      state::Record& known =
-          gateways_.try_emplace(record.link.gateway_ifname, record).first->second;
-      if (known.rules.firewalld_zone.empty()) {  // it was rebuilt; another one may tell
-        known = record;
-      }
+      gateways_.try_emplace(record.link.gateway_ifname, record);
     }
-  }
-
-  [[nodiscard]] bool IsZoneKnown(const std::string& gateway_ifname) const {
-    const auto known = gateways_.find(gateway_ifname);
-    return known != gateways_.end() && !known->second.rules.firewalld_zone.empty();
   }
 
   void CheckOtherFirewalls() {

@@ -74,6 +74,7 @@ std::vector<std::string> Remove(state::Host& host,
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
   // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
   failures.Try("the rules", [&] { rules::RemoveElements(host, record, rest); });
+  // After the rules: a port has one element, which a sibling can have once it is free.
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
   }
@@ -94,6 +95,7 @@ std::vector<std::string> Remove(state::Host& host,
   if (removed.contains(cni::Part::kAddress) && !is_delegated) {
     release();  // after the link: until then its container answers for the address
   }
+  // Last, and only if nothing failed: by the record the next DEL knows what is left.
   if (failures.empty() && rest.IsEmpty()) {
     failures.Try("the record", [&] { host.records.EnsureGone(record.id); });
   } else if (failures.empty()) {
@@ -120,6 +122,7 @@ void RemoveEarlier(state::Host& host,
                    const std::string& data_dir,
                    Undo& undo) {
   if (earlier) {
+    // The leases and the record stay for the new ADD, so a failed one has to remove them.
     undo.Then("remove what an earlier ADD left", [&host, earlier] {
       cni::ErrorList(RemoveAll(host, *earlier)).ThrowIfAny("some of it is still there");
     });
@@ -146,6 +149,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
   if (!unrecorded.leases) {
     failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, unrecorded.data_dir); });
   }
+  // Rules, link, leases, record: in the order of Remove(), for the same reasons.
   failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id, dumps), &id); });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = unrecorded.addresses;

@@ -197,19 +197,6 @@ void Examination::AddAll(Verdict verdict, const std::vector<std::string>& lines,
   }
 }
 
-bool Examination::IsRepairable(Mismatch::Area area, const std::string& owner) {
-  return std::ranges::any_of(Reconciled().left(), [&](const Mismatch& mismatch) {
-    return mismatch.area == area && mismatch.owner == owner && mismatch.repairable;
-  });
-}
-
-const std::string* Examination::FindObstacle(Mismatch::Area area) {
-  Reconciled();
-  const auto failed =
-      std::ranges::find(reconciled_->failed, area, &attachment::Outcome::Failure::area);
-  return failed != reconciled_->failed.end() ? &failed->cause : nullptr;
-}
-
 void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   FoundLines lines;
   for (const Mismatch& mismatch : Reconciled().left()) {

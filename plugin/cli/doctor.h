@@ -90,10 +90,6 @@ class Examination {
   void AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix);
   // Whether a check before this one has said to type that.
   [[nodiscard]] bool HasFix(const Fix& fix) const;
-  // Whether a reconcile would repair something of `owner` in that area.
-  [[nodiscard]] bool IsRepairable(Mismatch::Area area, const std::string& owner);
-  // Why a reconcile could not look at that area; nullptr if it could.
-  [[nodiscard]] const std::string* FindObstacle(Mismatch::Area area);
   // What a reconcile would repair in these areas, and what it could not, or not even look at.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
   // Of what could not be looked at for one cause: the result that is shown has found the cause

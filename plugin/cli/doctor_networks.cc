@@ -264,14 +264,10 @@ void CheckSubnets(Examination& node) {
   node.AddAll(Verdict::kFail, {overlaps.begin(), overlaps.end()}, causes::AnotherSubnet());
 }
 
-// Attachments without a record that can be read: those that a reconcile rebuilds, also where
-// something else keeps it from that now, and others.
+// Attachments without a record that can be read.
 void CheckLostRecords(Examination& node) {
-  std::vector<std::string> rebuilt;
-  std::vector<std::string> hindered;
-  const std::string* const obstacle = node.FindObstacle(Area::kRecord);
+  std::vector<std::string> lost;
   for (const Attachment& attachment : node.inventory.attachments) {
-    const std::string& id = attachment.id.container_id;
     if (attachment.IsRecordLost()) {
       const std::string what = Cat(state::LostRecord(attachment.id).text,
                                    attachment.problem.empty() ? "" : ": ",
@@ -279,23 +275,14 @@ void CheckLostRecords(Examination& node) {
       const std::optional<struct stat> status = FindStatus(attachment.path);
       if (status && S_ISDIR(status->st_mode)) {
         node.Fail(what, MoveAway(attachment.path));
-      } else if (node.IsRepairable(Area::kRecord, id)) {
-        rebuilt.push_back(what);
-      } else if (obstacle != nullptr) {
-        hindered.push_back(what);
       } else if (attachment::IsRecordAlone(node.host, attachment.id)) {
         node.Fail(what, kGcFix);
       } else {
-        node.Fail(what, cni::RuntimeFix("stop", id, attachment.labels));
+        lost.push_back(what);
       }
     }
   }
-  node.AddAll(Verdict::kFail, rebuilt, "nomad-bridge reconcile");
-  if (obstacle != nullptr) {
-    node.AddAll(Verdict::kFail,
-                hindered,
-                Fix::Advice(Cat("nomad-bridge reconcile, once this is put right: ", *obstacle)));
-  }
+  node.AddAll(Verdict::kFail, lost, Fix::Advice(kLostRecordAdvice));
 }
 
 // Also those that no command works on, and that are neither live nor dead.

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
-#include "plugin/attachment/forget.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cli/nomad_config.h"
@@ -138,11 +137,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   if (!IsBridgeOfOurs(host, *link)) {
     return Format("bridge {}: left, it is not ours\n", bridge);
   }
-  std::string text = RemoveBridge(host, *link, mode);
-  if (mode == Mode::kRepair) {
-    attachment::ForgetGoneNetworks(host);
-  }
-  return text;
+  return RemoveBridge(host, *link, mode);
 }
 
 int RunDown(const Arguments& arguments) {

@@ -34,8 +34,7 @@ bool IsBridgeName(const Mismatch& mismatch) {
 // Packets go by no names of ports, and without the filter of a port more of them pass. What comes
 // back to whom it was sent by is one of many connections.
 bool IsPassing(const Mismatch& mismatch) {
-  constexpr std::array kOthers = {
-      Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
+  constexpr std::array kOthers = {Area::kLease, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
   const std::array<std::string, 2> passing = {
       link::kHairpinMode, Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
   const bool is_port_name = mismatch.part == link::kLinkName && !IsBridgeName(mismatch);

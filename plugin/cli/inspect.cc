@@ -199,7 +199,7 @@ std::string ShowAttachment(state::Host& host,
   }
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
   if (attachment.IsRecordLost()) {
-    text += Cat(Head(""), "fix: nomad-bridge reconcile\n");
+    text += Cat(Head(""), "advice: ", kLostRecordAdvice, '\n');
   }
   if (inspected.sides) {
     const SideMismatches& sides = *inspected.sides;

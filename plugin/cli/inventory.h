@@ -88,6 +88,10 @@ struct Inventory {
 // Of its record, or that its link is a port of; empty if there is none.
 [[nodiscard]] std::string BridgeOf(const Attachment& attachment, const Inventory& inventory);
 
+// How an attachment gets its lost record again.
+constexpr const char* kLostRecordAdvice =
+    "CHECK makes it again (Nomad's when its agent is restarted), or a new allocation";
+
 // On stderr: which records cannot be read, and what is missing without root.
 void RemarkOn(const Inventory& inventory);
 

@@ -75,20 +75,6 @@ ShortLabels Shorten(const Labels& labels) {
   return all;
 }
 
-Labels LabelsOf(const ShortLabels& labels) {
-  Labels all;
-  for (const WellKnown& known : kWellKnown) {
-    if (const auto label = labels.find(known.name); label != labels.end()) {
-      std::string key(known.key);
-      std::ranges::transform(key, key.begin(), [](char c) {
-        return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-      });
-      all.push_back({.key = std::move(key), .value = label->second});
-    }
-  }
-  return all;
-}
-
 // A value may hold spaces: it ends where the next name begins.
 ShortLabels ParseDescribed(std::string_view text) {
   ShortLabels all;

@@ -50,8 +50,6 @@ constexpr std::string_view kAllocation = "alloc";
 // The well-known ones under their short names, printable, those that are there.
 using ShortLabels = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] ShortLabels Shorten(const Labels& labels);
-// The inverse, with the keys that Nomad and Kubernetes give them.
-[[nodiscard]] Labels LabelsOf(const ShortLabels& labels);
 // What Describe() printed; the last one may have been cut.
 [[nodiscard]] ShortLabels ParseDescribed(std::string_view text);
 

@@ -10,13 +10,13 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::commands {
 namespace {
@@ -89,18 +89,6 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   }
 }
 
-// All that is known before it has an address.
-state::Record IntentOf(Session& session) {
-  state::Record intent =
-      state::IntentOf(session.request, session.type, session.config, session.container.id);
-  intent.created = static_cast<std::uint64_t>(::time(nullptr));
-  intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
-  if (!session.config.rules.ports.empty()) {
-    intent.rules.ways = link::FindWaysBeyond(session.host.net);
-  }
-  return rules::Judged(std::move(intent), session.host.policy.Program());
-}
-
 // Shared by every attachment on this node, so never undone.
 void EnsureBridge(state::Host& host, const state::Record& record) {
   attachment::Reconcile(
@@ -124,8 +112,10 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
+  state::Record intent = IntentOf(session, config);
+  intent.created = static_cast<std::uint64_t>(::time(nullptr));
   attachment::Acquired acquired =
-      attachment::AcquireAddresses(host, request, config, IntentOf(session), earlier);
+      attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
   const state::Record& record = acquired.record;
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);

@@ -81,7 +81,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   Session session = OpenSession(request, type);
   state::Host& host = session.host;
   const std::optional<state::Record> earlier = RemoveEarlierRules(session);
-  const state::Record record = DescribeChained(session, earlier);
+  const state::Record record = RecordFromPrevResult(session, earlier);
   const bool is_del_undone = earlier && earlier->IsDelBegun();
   const auto print = [&] { cni::PrintPrevResult(request, out); };
   if (!record.HasAny(type.parts) && !is_del_undone) {

@@ -154,15 +154,25 @@ bool HasElements(state::Host& host, const state::Record& record) {
   return present && present->owner() == owned->owner();
 }
 
-void NoteRebuilt(Session& session, const state::Record& record, Mismatches& mismatches) {
-  mismatches.Add(state::LostRecord(record.id), [&] {
-    session.host.records.Write(rules::Judged(record, session.host.policy.Program()));
-  });
+state::Record Rebuilt(Session& session, const state::Record& intent, Mismatches& mismatches) {
+  const state::Record record = intent.Finished();
+  mismatches.Add(state::LostRecord(record.id), [&] { session.host.records.Write(record); });
+  return record;
 }
 
 }  // namespace
 
-state::Record DescribeChained(Session& session, const std::optional<state::Record>& earlier) {
+state::Record IntentOf(Session& session, const config::Config& config) {
+  state::Record intent =
+      state::IntentOf(session.request, session.type, config, session.container.id);
+  intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
+  if (!config.rules.ports.empty()) {
+    intent.rules.ways = link::FindWaysBeyond(session.host.net);
+  }
+  return rules::Judged(std::move(intent), session.host.policy.Program());
+}
+
+state::Record RecordFromPrevResult(Session& session, const std::optional<state::Record>& earlier) {
   const cni::Request& request = session.request;
   state::Record record = earlier.value_or(state::Record{.id = request.id,
                                                         .labels = session.config.labels,
@@ -198,15 +208,7 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
   std::erase_if(result.ips,
                 [&](const cni::IpConfig& ip) { return !Contains(addresses, ip.address); });
   state::Record record =
-      attachment::WithAddresses(
-          state::IntentOf(request, session.type, config, session.container.id).Finished(),
-          std::move(result),
-          config)
-          .record;
-  record.link.adopted = link::IsAdopted(session.host, record.link.bridge);
-  if (!record.rules.ports.empty()) {
-    record.rules.ways = link::FindWaysBeyond(session.host.net);
-  }
+      attachment::WithAddresses(IntentOf(session, config), std::move(result), config).record;
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (record.ipam.delegated && !record.link.mac) {
     record.link.mac = link::MacIn(*config.prev_result, request);  // not derived from an address
@@ -214,8 +216,7 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
   if (config.ipam.type == cni::kHostLocal) {
     record.ipam.leases = record.ipam.addresses;
   }
-  NoteRebuilt(session, record, mismatches);
-  return record;
+  return Rebuilt(session, record, mismatches);
 }
 
 std::optional<state::Record> RebuildRules(Session& session,
@@ -224,15 +225,13 @@ std::optional<state::Record> RebuildRules(Session& session,
   if (found && found->OnlyLive().parts != found->parts) {
     return std::nullopt;  // an ADD or DEL of it is not finished
   }
-  state::Record record = DescribeChained(session, found);
+  const state::Record record = RecordFromPrevResult(session, found);
   state::Record only = record;
   std::erase_if(only.parts, [&](const auto& part) { return !session.type.Provides(part.first); });
   if (!HasElements(session.host, only)) {
     return std::nullopt;
   }
-  record = record.Finished();
-  NoteRebuilt(session, record, mismatches);
-  return record;
+  return Rebuilt(session, record, mismatches);
 }
 
 }  // namespace nomad_bridge::commands

@@ -1,6 +1,6 @@
-// The record of an attachment as prevResult, the config and the kernel tell it: of an interface
-// that plugins earlier in the list have made, with the rules of firewall or portmap on it; and of
-// one whose record is lost.
+// The record of an attachment, from its config, prevResult and the kernel: before its interface is
+// made; of an interface that plugins earlier in the list have made, with the rules of firewall or
+// portmap on it; and of an attachment whose record is lost.
 //
 // Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
 //          kChanged if the interface is gone; kKernel, kIo.
@@ -14,11 +14,15 @@
 
 namespace nomad_bridge::commands {
 
+// All that is known before the attachment has an address, by `config`: the session's, or a changed
+// one.
+[[nodiscard]] state::Record IntentOf(Session& session, const config::Config& config);
+
 // The attachment as the plugins before us left it: `earlier`, the record if one is there; its
 // addresses and its way on the host by prevResult, if the link is not ours. With the parts of the
 // session's type; portmap without a port adds none.
-[[nodiscard]] state::Record DescribeChained(Session& session,
-                                            const std::optional<state::Record>& earlier);
+[[nodiscard]] state::Record RecordFromPrevResult(Session& session,
+                                                 const std::optional<state::Record>& earlier);
 
 // Whether any of `ports` can lead to a container with these addresses.
 [[nodiscard]] bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,

@@ -119,21 +119,20 @@ std::optional<Container> FindContainer(const cni::Request& request,
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 
-std::optional<Inside> FindInside(const netlink::Netns& netns, const std::string& ifname) {
-  rtnl::Socket net = rtnl::Socket::In(netns);
+std::optional<Inside> FindInside(const std::string& netns_path, const std::string& ifname) {
+  const std::optional<netlink::Netns> netns = netlink::Netns::Find(netns_path);
+  if (!netns) {
+    return std::nullopt;
+  }
+  rtnl::Socket net = rtnl::Socket::In(*netns);
   const std::optional<rtnl::Link> link = net.FindLink(ifname);
   if (!link) {
     return std::nullopt;
   }
-  Inside inside{.netns = netns.id(), .link = *link, .addresses = net.Addresses(*link)};
+  Inside inside{.netns = netns->id(), .link = *link, .addresses = net.Addresses(*link)};
   inside.netns.cookie = net.NetnsCookie();
   std::erase_if(inside.addresses, [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); });
   return inside;
-}
-
-std::optional<Inside> FindInside(const std::string& netns_path, const std::string& ifname) {
-  const std::optional<netlink::Netns> netns = netlink::Netns::Find(netns_path);
-  return netns ? FindInside(*netns, ifname) : std::nullopt;
 }
 
 std::optional<std::string> FindMacMismatch(const rtnl::Link& inside, const state::Record& record) {

@@ -40,10 +40,7 @@ struct Inside {
   rtnl::Link link;
   std::vector<Cidr> addresses;  // but for link-local ones
 };
-// nullopt if there is no such interface.
-[[nodiscard]] std::optional<Inside> FindInside(const netlink::Netns& netns,
-                                               const std::string& ifname);
-// The same if nothing visible here leads to the namespace.
+// nullopt if there is no such interface, or nothing visible here leads to the namespace.
 [[nodiscard]] std::optional<Inside> FindInside(const std::string& netns_path,
                                                const std::string& ifname);
 

@@ -296,8 +296,4 @@ bool IsInList(const nft::Element& element) {
   return element.set.starts_with(kPrefixes);
 }
 
-bool IsOfPolicies(const nft::Element& element) {
-  return element.verdict || element.set.starts_with(kSelected);
-}
-
 }  // namespace nomad_bridge::rules

@@ -72,7 +72,5 @@ void AddPolicies(const policy::Program& program,
 [[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
 // Whether `element` is of such a list.
 [[nodiscard]] bool IsInList(const nft::Element& element);
-// Whether `element` is one of PolicyElements().
-[[nodiscard]] bool IsOfPolicies(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

@@ -136,21 +136,23 @@ void Records::Write(const Record& record) const {
   const std::string directory = Cat(kStateDirectory, '/', record.id.network);
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
-  const auto write = [&] {
+  for (;;) {
     EnsureDirectory(directory);
-    // The first one of an attachment is created, which leaves nothing behind if we are killed.
-    // Replacing may leave a ".new", which EnsureGone() removes with the record.
-    if (!record.IsAny(Phase::kMaking) || !CreateFile(path, text)) {
-      ReplaceFile(path, text);
+    const std::optional<struct stat> before = FindStatus(directory);
+    try {
+      // The first record of an attachment is created, which leaves nothing behind if we are killed.
+      // Replacing it may leave a ".new", which EnsureGone() removes with the record.
+      if (!record.IsAny(Phase::kMaking) || !CreateFile(path, text)) {
+        ReplaceFile(path, text);
+      }
+      return;
+    } catch (const Error&) {
+      // Once more if the DEL of the network's last attachment has removed the directory meanwhile.
+      const std::optional<struct stat> after = FindStatus(directory);
+      if (before && after && before->st_ino == after->st_ino) {
+        throw;
+      }
     }
-  };
-  try {
-    write();
-  } catch (const Error&) {
-    if (FindStatus(directory)) {
-      throw;
-    }
-    write();  // EnsureGoneIfEmpty() came in between
   }
 }
 
@@ -174,6 +176,8 @@ void Records::EnsureGone(const AttachmentId& id) const {
   // In this order: killed in between, the record is still there to be found.
   EnsureFileGone(path + ".new");
   EnsureFileGone(path);
+  // Fails while there are other records.
+  static_cast<void>(::rmdir(Cat(kStateDirectory, '/', id.network).c_str()));
 }
 
 bool Records::IsVoid(const AttachmentId& id) const {
@@ -195,14 +199,6 @@ void Records::EnsureVoidGone(const AttachmentId& id) const {
   const std::optional<std::string> text = FindRecordText(path);
   if (!text || IsVoidText(path, *text)) {
     EnsureGone(id);
-  }
-}
-
-void Records::EnsureGoneIfEmpty(const std::string& network) const {
-  const std::string directory = Cat(kStateDirectory, '/', network);
-  if (::rmdir(directory.c_str()) != 0 && errno != ENOTEMPTY && errno != ENOENT &&
-      errno != ENOTDIR) {
-    throw ErrnoError(Code::kIo, Format("cannot remove the directory '{}'", directory));
   }
 }
 

@@ -51,14 +51,12 @@ class Records {
   void Update(const std::function<bool(Record&)>& change) const;
   // Whether nobody has changed it since it was written so.
   [[nodiscard]] bool IsAsWritten(const Record& record) const;
+  // The directory of its network goes with the last record.
   void EnsureGone(const AttachmentId& id) const;
   // Whether it is of another boot, or damaged: it says nothing of an attachment that is here.
   [[nodiscard]] bool IsVoid(const AttachmentId& id) const;
   // As EnsureGone(), but not for a record that is not void.
   void EnsureVoidGone(const AttachmentId& id) const;
-
-  // Removes the directory of `network` if there is no record in it.
-  void EnsureGoneIfEmpty(const std::string& network) const;
 
   // Every attachment with a record, from the listing of the directory; `network` empty: in all
   // networks.

@@ -14,10 +14,9 @@ constexpr const char* kArrow = "      <- why the port does not answer\n";
 class Inspect : public CliWorld {
  protected:
   void SetUp() override {
-    const json result = Attach(Publish({Port(8080, 80)}),
-                               As(kAllocation, container(), NomadArgs("billing", kAllocation)));
-    address_ = AddressOf(result);
-    veth_ = HostVethOf(result);
+    result_ = Attach(config_, As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+    address_ = AddressOf(result_);
+    veth_ = HostVethOf(result_);
   }
   void Serve(const std::string& address = "0.0.0.0") {
     World::Serve(container(), Protocol::kTcp, {address}, 80, "hello");
@@ -35,6 +34,8 @@ class Inspect : public CliWorld {
     return text;
   }
 
+  const json config_ = Publish({Port(8080, 80)});
+  json result_;
   std::string address_;
   std::string veth_;
 };
@@ -135,14 +136,14 @@ TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
               Exits(2, Err(HasSubstr("has '8080' cannot be told without root\n"))));
 }
 
-TEST_F(Inspect, SaysThatARecordIsLostUntilItIsRebuilt) {
+TEST_F(Inspect, SaysThatARecordIsLostUntilCheckMakesItAgain) {
   Serve();
   fs::remove(RecordOf(kAllocation));
   EXPECT_THAT(RunLine("inspect billing"),
               Exits(1,
                     Out(HasSubstr("State        unrecorded\n"
-                                  "             fix: nomad-bridge reconcile\n"))));
-  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+                                  "             advice: CHECK makes it again "))));
+  MustCheck(config_, result_, As(kAllocation, container(), NomadArgs("billing", kAllocation)));
   EXPECT_THAT(Output("inspect billing"), HasSubstr("State        ok\n"));
 }
 

@@ -284,33 +284,6 @@ TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {
   EXPECT_EQ(RunPlugin("DEL", PublishingConfig()).exit_code, 0);
 }
 
-// With no zone it would take its default one, for good.
-TEST_F(Firewalld, IsGivenNoZoneForARebuiltRecord) {
-  const json add = Attach(PublishingConfig());
-  host().Must({"rm", RecordOf("alloc-1")});
-  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
-  ASSERT_TRUE(HasRecord("alloc-1"));
-  const std::vector<std::string> remove =
-      Words("firewall-cmd --zone=trusted --remove-interface=nomad");
-  host().Must(remove);
-  EXPECT_THAT(RunLine("reconcile"),
-              Exits(1,
-                    Err(AllOf(HasSubstr("nomad-bridge: 'nomad' is in no zone of firewalld"),
-                              HasSubstr("advice: with 'firewalldZone' of its network"),
-                              HasSubstr("firewall-cmd --permanent --zone=trusted")))));
-  EXPECT_THAT(RunLine("doctor firewalld.zone"), Exits(1, Out(HasSubstr("advice: with"))));
-  EXPECT_THAT(Check(add),
-              Exits(0,
-                    Err(AllOf(HasSubstr("ignoring: 'nomad' is in no zone of firewalld"),
-                              HasSubstr("firewall-cmd --permanent --zone=trusted")))))
-      << "to end the allocation would make nothing better";
-  // Another one's record tells it.
-  Attach(DualStack(), As("more", AddContainer("more")));
-  host().Must(remove);
-  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
-  EXPECT_THAT(host().Must({"firewall-cmd", "--get-zone-of-interface=nomad"}), HasSubstr("trusted"));
-}
-
 TEST_F(Firewalld, KeepsTheZoneThatTheOperatorChose) {
   host().Must({"firewall-cmd", "--zone=internal", "--add-interface=nomad"});
   Attach(PublishingConfig());

@@ -143,11 +143,11 @@ fix: sysctl -w net/ipv4/conf/uplink/forwarding=1
 
 BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record: 
-fix: nomad-bridge reconcile
+advice: CHECK makes it again (Nomad's when its agent is restarted)
 
 LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record
-fix: nomad-bridge reconcile
+advice: CHECK makes it again (Nomad's when its agent is restarted)
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
 cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  # cni_config_dir = "/none"\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl

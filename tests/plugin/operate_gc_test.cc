@@ -199,39 +199,10 @@ TEST_F(GcLine, FailsIfSomethingStays) {
   EXPECT_FALSE(fs::exists("/run/nomad-bridge/other/doomed-other@eth0.json"));
 }
 
-// Of a network that is gone nothing stays but the directory of its leases; of one whose container
-// lives, all.
-class GoneNetwork : public GcLine, public ::testing::WithParamInterface<const char*> {
- protected:
-  static std::vector<std::string> Kept() {
-    std::vector<std::string> names;
-    for (const std::string& name : Entries("/run/nomad-bridge")) {
-      if (name != ".lock" && name != ".generation" && name != ".deleter") {
-        names.push_back(name.starts_with(".leases-") ? ".leases" : name);
-      }
-    }
-    return names;
-  }
-};
-
-TEST_P(GoneNetwork, IsForgotten) {
+// Its directory of records went with its last DEL.
+TEST_F(GcLine, LooksForLeasesAlsoOfANetworkWithoutRecords) {
   UseAll();
-  host().Must(Words("ip link delete br-other"));
-  ASSERT_THAT(Kept(), UnorderedElementsAre("nomad", "other", ".leases", ".leases"));
-  std::ofstream("/run/nomad-bridge/.leases-0123456789abcdef") << "of an earlier release\n";
-
-  static_cast<void>(RunLine(Cat(GetParam(), " -dry-run")));
-  EXPECT_THAT(Kept(), Contains("other"));
-  EXPECT_THAT(RunLine(GetParam()), Exits(0));
-
-  EXPECT_THAT(Kept(), UnorderedElementsAre("nomad", ".leases"));
-  EXPECT_THAT(FindFile("/run/nomad-bridge/.generation").value(), Not(HasSubstr("br-other")));
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-  EXPECT_TRUE(Ping(host(), AddressOf(Attach(kOther, As("again", AddContainer("again"))))));
-}
-
-TEST_P(GoneNetwork, IsNotOneThatHasALease) {
-  UseAll();
+  ASSERT_FALSE(fs::exists("/run/nomad-bridge/other"));
   Node& other = AddContainer("other");
   const Network network{
       .list = ListOf(
@@ -241,15 +212,14 @@ TEST_P(GoneNetwork, IsNotOneThatHasALease) {
              {{"type", "host-local"}, {"subnet", "10.8.0.0/24"}, {"dataDir", "/var/run/cni"}}}}},
           "other"),
       .path = kReferenceDirectory};
-  MustAdd(network, {.container_id = "living", .netns = other.path()});
-  EXPECT_THAT(RunLine(GetParam()), Exits(0));
-  EXPECT_THAT(Kept(), UnorderedElementsAre("nomad", "other", ".leases", ".leases"));
+  const std::string lease =
+      AddressOf(MustAdd(network, {.container_id = "living", .netns = other.path()}).result);
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+  EXPECT_THAT(Leased("/var/run/cni/other"), ElementsAre(lease));
+  other.Kill();
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_THAT(Leased("/var/run/cni/other"), IsEmpty());
 }
-
-INSTANTIATE_TEST_SUITE_P(Commands,
-                         GoneNetwork,
-                         ::testing::Values("gc", "reconcile"),
-                         [](const auto& each) { return std::string(each.param); });
 
 class KilledGc : public GcLine {};
 

@@ -88,10 +88,11 @@ std::array<UniqueFd, 2> FullPipe() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// reconcile repairs the rules, the ADD the leases: each has something to say of
+// reconcile repairs the rules, the ADD takes back what a dead one has: each has something to say of
 // what it does under a lock, and nobody reads that.
 TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
   AttachAll();
+  AttachDead("dead", Publish({Port(9191, 80)}));
   const std::array<UniqueFd, 2> pipe = FullPipe();
   std::vector<Process> blocked;
   const auto start_blocked = [&](Command command) {
@@ -105,8 +106,8 @@ TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
   };
   host().Shell("nft flush table inet nomad-bridge; ip link set nomad down");
   start_blocked(Line({"reconcile"}));
-  fs::remove_all(kLeases);
-  start_blocked(PluginCommand("ADD", DualStack().dump(), As("waits", AddContainer("waits"))));
+  start_blocked(
+      PluginCommand("ADD", Publish({Port(9191, 80)}).dump(), As("waits", AddContainer("waits"))));
 
   const auto start = std::chrono::steady_clock::now();
   Attach(DualStack(), As("later", AddContainer("later")));

@@ -272,8 +272,24 @@ TEST_F(Attachment, KeepsItsAddressWhenTheLeaseIsLost) {
 
   EXPECT_THAT(RunPlugin("ADD", config, As("other", AddContainer("other"))), Fails(101));
 
-  EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{"10.9.0.2", "alloc-1"}}));
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  MustCheck(config, first);
+  EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{"10.9.0.2", "alloc-1"}}));
+}
+
+// The kernel tells who has it.
+TEST_F(Attachment, KeepsItsAddressWhenItsLeaseAndItsRecordAreLost) {
+  const json config = Config({{"ipam", {{"subnet", "10.9.0.0/29"}}}});
+  const json first = Attach(config);
+  fs::remove_all(kLeases);
+  fs::remove_all("/run/nomad-bridge");
+
+  EXPECT_EQ(AddressOf(Attach(config, As("other", AddContainer("other")))), "10.9.0.3");
+
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  MustCheck(config, first);
+  EXPECT_EQ(Leases(),
+            (std::map<std::string, std::string>{{"10.9.0.2", "alloc-1"}, {"10.9.0.3", "other"}}));
 }
 
 TEST_F(Attachment, KeepsItsConnectionsThroughCommandsOfOthersAndRepairs) {

@@ -26,9 +26,6 @@ class Reboot : public World {
   json Add(const std::string& id, const Node& node, const json& config = Plain()) {
     return Succeeded(RunPlugin("ADD", config.dump(), As(id, node), "bridge")).json;
   }
-  void Del(const std::string& id, const Node& node) {
-    Succeeded(RunPlugin("DEL", Plain().dump(), As(id, node), "bridge"));
-  }
 
   // What is on tmpfs, or in the kernel, is gone; what is on disk is from before.
   void Happen() {
@@ -42,27 +39,6 @@ class Reboot : public World {
     }
   }
 };
-
-TEST_F(Reboot, LeavesAContainerItsAddressAndItsDelFreesIt) {
-  ASSERT_EQ(AddressOf(Add("web", container(), Plain())), "172.26.64.2");
-  Happen();
-  const Node& again = AddContainer("again");
-
-  EXPECT_EQ(AddressOf(Add("web", again)), "172.26.64.2");
-  EXPECT_EQ(AddressOf(Add("new", AddContainer("new"))), "172.26.64.3");
-  Del("web", again);
-
-  EXPECT_EQ(Leased(kOnDisk), (std::set<std::string>{"172.26.64.3"}));
-}
-
-TEST_F(Reboot, LeavesNoLeaseBehindIfTheRangeIsAnother) {
-  Add("web", container(), Plain());
-  Happen();
-
-  Add("web", AddContainer("again"), Plain({{"ipam", {{"subnet", "172.30.0.0/24"}}}}));
-
-  EXPECT_EQ(Leased(kOnDisk), (std::set<std::string>{"172.30.0.2"}));
-}
 
 TEST_F(Reboot, FreesARequestedAddress) {
   Add("web", container(), Plain());
