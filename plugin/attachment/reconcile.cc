@@ -10,7 +10,6 @@
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/rebuilt.h"
-#include "plugin/attachment/renewed.h"
 #include "plugin/attachment/segment.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
@@ -56,8 +55,7 @@ class Reconciler {
  private:
   // Each step needs the one before: a port needs its bridge, elements name links that are there,
   // and route_localnet is safe only where the rules are.
-  void CheckOne(const state::Record& recorded) {
-    const state::Record record = CheckRenewed(host_, recorded, mismatches_);
+  void CheckOne(const state::Record& record) {
     const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
     CheckOwn(record, FindVeth(record), bridge, mismatches_);
     CheckRules(host_, record, mismatches_);
@@ -193,7 +191,7 @@ class Reconciler {
     if (segment.is_usable) {
       outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
-        CheckOwn(CheckRenewed(host_, live, first_look), veth, segment.bridge, first_look);
+        CheckOwn(live, veth, segment.bridge, first_look);
         if (!first_look.empty()) {
           CheckLocked(id, segment.bridge);
         }
@@ -208,9 +206,6 @@ class Reconciler {
       fingerprint_->AddDataDir(live.ipam.data_dir);
       fingerprint_->AddSegment(live.link.bridge);
       fingerprint_->AddSegment(live.link.gateway_ifname);
-      if (IsRenewable(live)) {
-        fingerprint_->AddContainer(Cat(live.id.ifname, ' ', live.netns_path));
-      }
     }
     if (live.IsLive(cni::Part::kLink)) {
       adopted_[live.link.bridge].insert(live.link.adopted);
@@ -222,7 +217,7 @@ class Reconciler {
     if (!lock) {
       outcome_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
-      CheckOwn(CheckRenewed(host_, *record, mismatches_), FindVeth(*record), bridge, mismatches_);
+      CheckOwn(*record, FindVeth(*record), bridge, mismatches_);
     }
   }
 
