@@ -247,8 +247,6 @@ class Socket {
   void CreateVeth(const VethSpec& spec, const netlink::Netns& container);
 
   void Change(const Link& link, const LinkChange& change);
-  // Before Linux 6.2, which can do so while it is up, the link is down afterwards.
-  void Rename(const Link& link, const std::string& name);
 
   // They take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose
   // own device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without

@@ -6,7 +6,6 @@
 #include "ipam/store.h"
 #include "plugin/attachment/lease_history.h"
 #include "plugin/cni/plugin_type.h"
-#include "plugin/link/bridge.h"
 #include "plugin/rules/converge.h"
 
 namespace nomad_bridge::attachment {
@@ -34,7 +33,7 @@ void ForgetBridges(state::Host& host) {
     return;
   }
   std::set<std::string> gone(checkpoint->opened_ifnames.begin(), checkpoint->opened_ifnames.end());
-  for (const auto& [name, bridge] : checkpoint->bridges) {
+  for (const auto& [name, index] : checkpoint->bridges) {
     gone.insert(name);
   }
   std::erase_if(gone, [&](const std::string& name) { return host.net.FindLink(name).has_value(); });
@@ -42,11 +41,8 @@ void ForgetBridges(state::Host& host) {
     return;
   }
   const auto is_gone = [&](const std::string& name) { return gone.contains(name); };
-  // Who made one that is in use, and what it led to, is asked when it is missed.
-  std::set<std::string> unused = gone;
-  std::erase_if(unused, [&](const std::string& name) { return link::IsInUse(host, name); });
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-    std::erase_if(now.bridges, [&](const auto& each) { return unused.contains(each.first); });
+    std::erase_if(now.bridges, [&](const auto& each) { return is_gone(each.first); });
     std::erase_if(now.opened_ifnames, is_gone);
     std::erase_if(now.segments, is_gone);
   });

@@ -220,7 +220,7 @@ state::Record ByLinks(state::Host& host,
   record.link.bridge = bridge.name;
   record.link.gateway_ifname = bridge.name;
   record.link.gateways = GatewaysOf(host, bridge, inside.addresses);
-  record.link.adopted = link::IsAdopted(host, bridge.name);
+  record.link.adopted = link::IsAdopted(host, record);
   record.link.port.hairpin = host_veth.port.hairpin;
   record.link.port.isolated = host_veth.port.isolated;
   record.link.port.locked = host_veth.locked && !host_veth.learns;

@@ -39,8 +39,6 @@ class Reconciler {
 
   void Run(const Progress& progress) {
     switch (scope_.extent) {
-      case Extent::kBridge:
-        return CheckNewSegment(host_, scope_.record->Finished(), mismatches_);
       case Extent::kShared:
         return CheckShared();
       case Extent::kOne:
@@ -65,7 +63,7 @@ class Reconciler {
   void CheckShared() {
     if (scope_.record != nullptr) {
       const state::Record record = scope_.record->Finished();
-      CheckNewSegment(host_, record, mismatches_);
+      EnsureSegment(host_, record);
       if (record.HasRules()) {
         CheckRuleset({.added = &record});
         rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
@@ -100,11 +98,6 @@ class Reconciler {
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
-    }
-    for (const auto& each : adopted_) {
-      outcome_.Try(Area::kBridge, Format("bridge '{}'", each.first), [&] {
-        CheckAdopted(host_, each.first, each.second, mismatches_);
-      });
     }
     // Once for all, in one batch, after the links that its elements name.
     outcome_.Try(Area::kTable, "the rules", [&] {
@@ -207,9 +200,6 @@ class Reconciler {
       fingerprint_->AddSegment(live.link.bridge);
       fingerprint_->AddSegment(live.link.gateway_ifname);
     }
-    if (live.IsLive(cni::Part::kLink)) {
-      adopted_[live.link.bridge].insert(live.link.adopted);
-    }
   }
 
   void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
@@ -290,7 +280,6 @@ class Reconciler {
   state::RepairLog log_;
   state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
-  std::map<std::string, std::set<bool>> adopted_;  // by bridge: what its records say
   std::map<std::string, state::Record> gateways_;  // a record behind each
   std::optional<Fingerprint> fingerprint_;         // of all, to be noted
   std::optional<link::ListedVeths> listed_;        // for the first look at each of all

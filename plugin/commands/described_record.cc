@@ -203,7 +203,7 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
           std::move(result),
           config)
           .record;
-  record.link.adopted = link::IsAdopted(session.host, record.link.bridge);
+  record.link.adopted = link::IsAdopted(session.host, record);
   if (!record.rules.ports.empty()) {
     record.rules.ways = link::FindWaysBeyond(session.host.net);
   }

@@ -180,49 +180,19 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
           .is_on_lan = record.link.adopted};
 }
 
-namespace {
-
-// The container's interface tells which link it is now, if somebody has given it another name.
-std::optional<rtnl::Link> FindRenamedVeth(state::Host& host, const state::Record& record) {
-  const std::optional<Inside> inside = FindInside(record.netns_path, record.id.ifname);
-  const std::optional<rtnl::Link> link =
-      inside ? host.net.FindLink(inside->link.peer) : std::nullopt;
-  return link && IsHostVethOf(*link, record.id, Recorded::kNo) ? link : std::nullopt;
-}
-
-// The host veth under another name, also if that is not put right; nullopt if it is missing: then
-// the container has to be started anew.
-std::optional<rtnl::Link> CheckVethName(state::Host& host,
-                                        const state::Record& record,
-                                        Mismatches& mismatches) {
-  const std::string name = state::HostVethName(record.id);
-  Mismatch lost{.area = Mismatch::Area::kPort, .owner = record.id.container_id};
-  const std::optional<rtnl::Link> renamed = FindRenamedVeth(host, record);
-  if (!renamed) {
-    lost.text = Format("{} is missing, and the container's interface with it", name);
-    lost.fix = record.RuntimeFix("stop");
-    mismatches.AddUnrepairable(std::move(lost));
-    return std::nullopt;
-  }
-  lost.text = Format("{} was renamed to '{}'", name, renamed->name);
-  lost.part = kLinkName;
-  mismatches.Add(std::move(lost), [&] { host.net.Rename(*renamed, name); });
-  return host.net.FindLink(renamed->index);
-}
-
-}  // namespace
-
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
-                   const std::optional<rtnl::Link>& found,
+                   const std::optional<rtnl::Link>& veth,
                    const std::optional<rtnl::Link>& bridge,
                    Mismatches& mismatches) {
   const auto of_port = [&](std::string text) {
     return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
   };
-  const std::optional<rtnl::Link> veth = found ? found : CheckVethName(host, record, mismatches);
   if (!veth) {
-    return;
+    Mismatch lost = of_port(Format("{} is missing, and the container's interface with it",
+                                   state::HostVethName(record.id)));
+    lost.fix = record.RuntimeFix("stop");
+    return mismatches.AddUnrepairable(std::move(lost));
   }
   if (veth->alias.empty()) {
     // By it people without root know whose it is, and a reconcile if the record is lost.

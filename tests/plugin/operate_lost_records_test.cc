@@ -145,23 +145,6 @@ TEST_F(LostRecords, AreNotThoseThatADelHasRemovedMeanwhile) {
   EXPECT_THAT(looks.Wait(), Exits(0, Out("1 attachment; nothing to repair\n")));
 }
 
-// Made anew by us, it is ours.
-TEST_F(LostRecords, AreRebuiltOfABridgeThatWasSomebodyElses) {
-  host().Must(Words("ip link add nomad up type bridge"));
-  const json config = DualStack();
-  const json add = Attach(config);
-  EXPECT_TRUE(ReadRecord("alloc-1").at("link").at("adopted"));
-  host().Must(Words("ip link delete nomad"));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
-  host().Must(Words("rm -r /run/nomad-bridge"));
-
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("1 attachment;"))));
-  EXPECT_FALSE(ReadRecord("alloc-1").at("link").contains("adopted"));
-  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
-  MustCheck(config, add);
-}
-
 // Its addresses are its operator's, also where one could be a gateway.
 class LostRecordsOnLan : public LanWorld {};
 
