@@ -122,6 +122,7 @@ void RefuseForeignInterface(state::Host& host,
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id) {
   const std::optional<rtnl::Link> outer = FindHostVeth(host.net, id, Recorded::kYes);
   const std::optional<rtnl::Link> inner = container.net.FindLink(id.ifname);
+  // It gets its alias after it was made: until then the other end tells that it is ours.
   if (outer && (!outer->alias.empty() || (inner && IsPair(*outer, *inner)))) {
     host.net.EnsureLinkGone(outer->name);
   }
@@ -151,6 +152,7 @@ void CreateVeth(state::Host& host,
                 const state::Record& record,
                 int mtu) {
   const std::string name = state::HostVethName(record.id);
+  // Both ends are down: no packet passes before PlugIn() has set flags, VLANs and alias.
   host.net.CreateVeth({.host_name = name,
                        .host_mac = Mac::ForName(name),
                        .bridge = bridge.index,
@@ -162,8 +164,8 @@ void CreateVeth(state::Host& host,
 
 VethPair PlugIn(state::Host& host, Container& container, const state::Record& record) {
   const rtnl::Link host_end = host.net.RequireLink(state::HostVethName(record.id));
-  // A bridge's port has no use for the addresses and routes that the kernel gives every link that
-  // comes up, and each link that comes or goes later is compared with all of them.
+  // Before it is up: a bridge's port has no use for the addresses and routes that the kernel gives
+  // every link that comes up, and each link that comes or goes later is compared with all of them.
   const std::string disable_ipv6 = netlink::Ipv6Setting(host_end.name, "disable_ipv6");
   if (record.HasIpv6()) {  // whose container's settings are made in our own procfs, too
     netlink::SetSysctlIfPresent(disable_ipv6, "1");
