@@ -114,12 +114,6 @@ class Mismatches {
     Append(left_, std::move(more.left_));
   }
 
-  void EraseOf(const std::string& owner) {
-    for (std::vector<Mismatch>* const some : {&repaired_, &left_}) {
-      std::erase_if(*some, [&](const Mismatch& mismatch) { return mismatch.owner == owner; });
-    }
-  }
-
   [[nodiscard]] bool empty() const { return repaired_.empty() && left_.empty(); }
   [[nodiscard]] const std::vector<Mismatch>& repaired() const { return repaired_; }
   [[nodiscard]] const std::vector<Mismatch>& left() const { return left_; }

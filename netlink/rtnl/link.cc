@@ -163,21 +163,6 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   }
 }
 
-void Socket::Rename(const Link& link, const std::string& name) {
-  netlink::Message message(RTM_NEWLINK, kAck, HeadFor(link.index));
-  message.PutText(IFLA_IFNAME, name);
-  const std::string what = Format("cannot rename '{}' to '{}'", link.name, name);
-  if (socket_.TransactOrThrow(message, what, {EBUSY}).error == EBUSY) {
-    Change(link, {.up = false});
-    try {
-      socket_.TransactOrThrow(message, what);
-    } catch (...) {
-      Change(link, {.up = true});  // of another one that has the name it says so only now
-      throw;
-    }
-  }
-}
-
 void Socket::EnsureLinkGone(const std::string& name) {
   netlink::Message message(RTM_DELLINK, kAck, HeadFor(0));
   message.PutText(IFLA_IFNAME, name);

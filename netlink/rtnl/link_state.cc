@@ -7,7 +7,6 @@
 #include <span>
 
 #include <linux/if.h>
-#include <linux/if_arp.h>
 #include <linux/if_bridge.h>
 #include <linux/if_link.h>
 #include <linux/ip.h>
@@ -167,11 +166,9 @@ Link ReadLink(const nlmsghdr* message) {
       .alias = attributes.Text(IFLA_IFALIAS),
       .mac = ReadMac(attributes.Bytes(IFLA_ADDRESS)),
       .mtu = attributes.Number<int>(IFLA_MTU).value_or(0),
-      .group = attributes.U32(IFLA_GROUP).value_or(0),
       .up = (head->ifi_flags & IFF_UP) != 0,
       .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
       .resolves = (head->ifi_flags & (IFF_NOARP | IFF_LOOPBACK | IFF_POINTOPOINT)) == 0,
-      .no_arp = head->ifi_type == ARPHRD_ETHER && (head->ifi_flags & IFF_NOARP) != 0,
       .master = attributes.Number<int>(IFLA_MASTER).value_or(0),
       .peer = attributes.Number<int>(IFLA_LINK).value_or(0),
   };

@@ -84,14 +84,12 @@ struct Link {
   std::string alias;
   Mac mac;
   int mtu = 0;
-  std::uint32_t group = 0;
   bool up = false;           // IFF_UP: administratively up
   int operstate = 0;         // IF_OPER_...
   bool operational = false;  // up, with carrier (up, or unknown as lo's) and a queue that sends
   bool promiscuous = false;  // IFF_PROMISC was set on it
   // It asks who has an address on its network, and answers: no loopback, no IFF_NOARP, ...
   bool resolves = false;
-  bool no_arp = false;          // IFF_NOARP, of a link of Ethernet
   std::string queue;            // "noqueue", "fq_codel", "netem", ...: what sends, its root qdisc
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
@@ -235,8 +233,6 @@ class Socket {
   void CreateVeth(const VethSpec& spec, const netlink::Netns& container);
 
   void Change(const Link& link, const LinkChange& change);
-  // Before Linux 6.2, which can do so while it is up, the link is down afterwards.
-  void Rename(const Link& link, const std::string& name);
 
   // They take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose
   // own device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without

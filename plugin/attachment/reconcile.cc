@@ -8,7 +8,6 @@
 #include "plugin/attachment/fingerprint.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
-#include "plugin/attachment/renewed.h"
 #include "plugin/attachment/segment.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
@@ -38,8 +37,6 @@ class Reconciler {
 
   void Run(const Progress& progress) {
     switch (scope_.extent) {
-      case Extent::kBridge:
-        return CheckNewSegment(host_, scope_.record->Finished(), mismatches_);
       case Extent::kShared:
         return CheckShared();
       case Extent::kOne:
@@ -54,8 +51,7 @@ class Reconciler {
  private:
   // Each step needs the one before: a port needs its bridge, elements name links that are there,
   // and route_localnet is safe only where the rules are.
-  void CheckOne(const state::Record& recorded) {
-    const state::Record record = CheckRenewed(host_, recorded, mismatches_);
+  void CheckOne(const state::Record& record) {
     const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
     CheckOwn(record, FindVeth(record), bridge, mismatches_);
     CheckRules(host_, record, mismatches_);
@@ -65,7 +61,7 @@ class Reconciler {
   void CheckShared() {
     if (scope_.record != nullptr) {
       const state::Record record = scope_.record->Finished();
-      CheckNewSegment(host_, record, mismatches_);
+      EnsureSegment(host_, record);
       if (record.HasRules()) {
         CheckRuleset({.added = &record});
         rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
@@ -97,11 +93,6 @@ class Reconciler {
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
-    }
-    for (const auto& each : adopted_) {
-      outcome_.Try(Area::kBridge, Format("bridge '{}'", each.first), [&] {
-        CheckAdopted(host_, each.first, each.second, mismatches_);
-      });
     }
     // Once for all, in one batch, after the links that its elements name.
     outcome_.Try(Area::kTable, "the rules", [&] {
@@ -164,7 +155,7 @@ class Reconciler {
     if (segment.is_usable) {
       outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
-        CheckOwn(CheckRenewed(host_, live, first_look), veth, segment.bridge, first_look);
+        CheckOwn(live, veth, segment.bridge, first_look);
         if (!first_look.empty()) {
           CheckLocked(id, segment.bridge);
         }
@@ -179,12 +170,6 @@ class Reconciler {
       fingerprint_->AddDataDir(live.ipam.data_dir);
       fingerprint_->AddSegment(live.link.bridge);
       fingerprint_->AddSegment(live.link.gateway_ifname);
-      if (IsRenewable(live)) {
-        fingerprint_->AddContainer(Cat(live.id.ifname, ' ', live.netns_path));
-      }
-    }
-    if (live.IsLive(cni::Part::kLink)) {
-      adopted_[live.link.bridge].insert(live.link.adopted);
     }
   }
 
@@ -193,7 +178,7 @@ class Reconciler {
     if (!lock) {
       outcome_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
-      CheckOwn(CheckRenewed(host_, *record, mismatches_), FindVeth(*record), bridge, mismatches_);
+      CheckOwn(*record, FindVeth(*record), bridge, mismatches_);
     }
   }
 
@@ -257,7 +242,6 @@ class Reconciler {
   state::RepairLog log_;
   state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
-  std::map<std::string, std::set<bool>> adopted_;  // by bridge: what its records say
   std::map<std::string, state::Record> gateways_;  // a record behind each
   std::optional<Fingerprint> fingerprint_;         // of all, to be noted
   std::optional<link::ListedVeths> listed_;        // for the first look at each of all

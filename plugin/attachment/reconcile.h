@@ -32,7 +32,6 @@ namespace nomad_bridge::attachment {
 
 struct Scope {
   enum class Extent {
-    kBridge,  // bridge and gateway of `record`, before its link is made
     kShared,  // the rules that all attachments share; with a `record` also its bridge and gateway
     kOne,     // all that `record` needs on the host's side
     kRules,   // the rules of all attachments

@@ -79,9 +79,13 @@ std::string Connection::ClientText() const {
 }
 
 std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
-  return way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex
-             ? std::nullopt
-             : facts_.FindLink(way.link);
+  if (way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex) {
+    return std::nullopt;
+  }
+  // First: there a bridge is operational only if a port of it that leads beyond the node is.
+  const std::optional<rtnl::Link> uplink =
+      FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) { return link.index == way.link; });
+  return uplink ? uplink : facts_.FindLink(way.link);
 }
 
 std::optional<state::Record> Planner::FindHolder(const Ip& address) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <linux/if_bridge.h>
+
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/conntrack_room.h"
 #include "plugin/link/forwarding.h"
-#include "plugin/link/idle_link.h"
-#include "plugin/link/lan.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -77,19 +77,12 @@ class NodeLook {
   }
 
   void LookAtCarrier(const rtnl::Link& uplink) {
-    std::vector<link::IdleLink> idle;
-    if (uplink.kind == "bridge") {
-      idle = link::FindIdlePorts(host_, uplink);
-    }
-    if (idle.empty()) {
-      idle.push_back(link::DescribeIdle(uplink));
-      idle[0].text = Format("'{}', by which it is reached, {}", uplink.name, idle[0].text);
-    }
-    for (link::IdleLink& each : idle) {
-      causes_.push_back({.text = std::move(each.text),
-                         .fix = std::move(each.fix),
-                         .is_passing = each.is_passing});
-    }
+    Add(Format("'{}', by which it is reached, {}",
+               uplink.name,
+               uplink.up ? "has no carrier" : "is down"),
+        uplink.up ? Fix::Advice(Format(
+                        "check the cable of '{}', or of its uplink if it is a bridge", uplink.name))
+                  : Fix(Format("ip link set {} up", ShellWord(uplink.name))));
   }
 
   // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
@@ -250,10 +243,20 @@ Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
       veth->forwarding) {
     return {};  // a reconcile says what is missing
   }
-  link::IdleLink held = link::DescribeHeldPort(*veth, *bridge);
-  return {{.text = Format("bridge port '{}' {}", veth->name, held.text),
-           .fix = std::move(held.fix),
-           .is_passing = held.is_passing}};
+  Cause held{.text = Format("bridge port '{}' does not forward", veth->name)};
+  if (bridge->forward_delay == 0) {  // no spanning tree, which alone may hold a port back
+    held.fix = Format("bridge link set dev {} state 3", ShellWord(veth->name));
+    return {held};
+  }
+  constexpr int kOfASecond = 100;
+  held.text += Format(": the spanning tree of '{}' holds it back", bridge->name);
+  held.fix =
+      Fix::Advice(Format("wait {} seconds, twice the forward delay of '{}'; if it stays so, "
+                         "look for a loop behind the port",
+                         2 * bridge->forward_delay / kOfASecond,
+                         bridge->name));
+  held.is_passing = veth->port_state == BR_STATE_LISTENING || veth->port_state == BR_STATE_LEARNING;
+  return {held};
 }
 
 Causes FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& address) {

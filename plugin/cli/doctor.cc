@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "firewall/goal_plan.h"
 #include "plugin/attachment/reconcile.h"
-#include "plugin/attachment/segment.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
@@ -105,11 +104,6 @@ bool IsCalled(const Check& check, std::string_view name) {
   return check.id == name || (check.id.starts_with(name) && check.id[name.size()] == '.');
 }
 
-// To take a stray port out, as bridge.uplink says, comes before a reconcile.
-bool IsOf(const std::vector<Mismatch::Area>& areas, const Mismatch& mismatch) {
-  return Contains(areas, mismatch.area) && mismatch.part != attachment::kStrayUplink;
-}
-
 // What reconcile or gc puts right.
 struct FoundLines {
   std::vector<std::string> repairable;
@@ -200,7 +194,7 @@ void Examination::AddAll(Verdict verdict, const std::vector<std::string>& lines,
 void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   FoundLines lines;
   for (const Mismatch& mismatch : Reconciled().left()) {
-    if (!IsOf(areas, mismatch)) {
+    if (!Contains(areas, mismatch.area)) {
       continue;
     }
     if (mismatch.repairable) {

@@ -13,8 +13,6 @@
 #include "plugin/cli/terminal.h"
 #include "plugin/config/node_config.h"
 #include "plugin/link/bridge.h"
-#include "plugin/link/former_bridge.h"
-#include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
 #include "plugin/state/kernel_names.h"
@@ -79,8 +77,7 @@ void CheckUsage(Examination& node,
 }
 
 // The gateways' subnets that `route`, out of another link, takes addresses of. A wider one takes
-// none: the subnet's own is more specific. Nor does one to the gateway itself: that is local. A
-// gateway that was renamed is no other link, and one that has been replaced is named as that.
+// none: the subnet's own is more specific. Nor does one to the gateway itself: that is local.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
                                    const rtnl::Link& link) {
@@ -88,8 +85,7 @@ std::set<std::string> OverlapsWith(const Examination& node,
   for (const auto& [gateway_ifname, record] : node.gateways) {
     for (const Cidr& gateway : record->link.gateways) {
       const bool is_to_gateway = route.destination == Cidr{gateway.address, gateway.address.bits()};
-      const bool is_other = gateway_ifname != link.name && link.mac != Mac::ForName(gateway_ifname);
-      if (is_other && gateway.Contains(route.destination.address) &&
+      if (gateway_ifname != link.name && gateway.Contains(route.destination.address) &&
           route.destination.prefix_length >= gateway.prefix_length && !is_to_gateway) {
         overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
                                gateway.Network(),
@@ -174,27 +170,7 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-void CheckUplinkPorts(Examination& node, const rtnl::Link& bridge) {
-  const std::set<std::string> uplinks = link::FindUplinks(node.inventory.links, bridge);
-  for (const Mismatch& dark : link::FindDarkPorts(node.host, bridge, uplinks)) {
-    node.Fail(dark.text, dark.fix);
-  }
-  // One with a MAC from its operator is his.
-  if (!link::IsMadeByUs(bridge)) {
-    return;
-  }
-  for (const std::string& port : uplinks) {
-    const Fix fix = Format("ip link set {} nomaster", ShellWord(port));
-    if (!node.HasFix(fix)) {
-      node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
-                       "allocations there, and other networks count that one as a LAN's",
-                       port,
-                       bridge.name),
-                fix);
-    }
-  }
-}
-
+// Rules go on taking all that is behind the bridge for allocations.
 void CheckUplinks(Examination& node) {
   std::set<std::string> bridges;
   for (const Attachment* const attachment : node.running) {
@@ -202,17 +178,17 @@ void CheckUplinks(Examination& node) {
       bridges.insert(attachment->record->link.bridge);
     }
   }
-  for (const std::string& name : bridges) {
-    const auto fail = [&](const Mismatch& lost) { node.Fail(lost.text, lost.fix); };
-    std::ranges::for_each(link::FindLostUplinks(node.host, name), fail);
-    for (const link::IdleLink& idle : link::FindIdleUplinks(node.host, name)) {
-      if (!idle.is_passing) {
-        node.Fail(idle.text, idle.fix);
-      }
+  for (const rtnl::Link& bridge : node.inventory.links) {
+    // With another MAC it is its operator's.
+    if (!bridges.contains(bridge.name) || !link::IsMadeByUs(bridge)) {
+      continue;
     }
-    std::ranges::for_each(link::FindLostAddresses(node.host, name), fail);
-    if (const std::optional<rtnl::Link> bridge = node.host.net.FindLink(name)) {
-      CheckUplinkPorts(node, *bridge);
+    for (const std::string& port : link::FindUplinks(node.inventory.links, bridge)) {
+      node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
+                       "allocations there",
+                       port,
+                       bridge.name),
+                Format("ip link set {} nomaster", ShellWord(port)));
     }
   }
 }
@@ -236,21 +212,7 @@ void CheckMtu(Examination& node) {
   }
 }
 
-void CheckFormerBridges(Examination& node) {
-  for (const auto& [name, record] : node.gateways) {
-    const std::optional<rtnl::Link> gateway = node.host.net.FindLink(name);
-    for (const rtnl::Link& link : node.inventory.links) {
-      const auto former =
-          gateway ? link::FindFormerBridge(node.host, link, *gateway) : std::nullopt;
-      if (former) {
-        node.Fail(former->text, former->fix);
-      }
-    }
-  }
-}
-
 void CheckSubnets(Examination& node) {
-  CheckFormerBridges(node);
   std::map<int, std::vector<Route>> routes = node.host.net.RoutesByLink();
   std::set<std::string> overlaps;
   for (const rtnl::Link& link : node.inventory.links) {

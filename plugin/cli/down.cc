@@ -70,10 +70,6 @@ std::string RemoveRules(state::Host& host, Mode mode) {
   return text;
 }
 
-bool IsBridgeOfOurs(state::Host& host, const rtnl::Link& bridge) {
-  return !link::IsAdopted(host, bridge.name) || link::HasLostMac(host, bridge);
-}
-
 std::string RemoveBridge(state::Host& host, const rtnl::Link& link, Mode mode) {
   if (!host.net.Ports(link.index).empty()) {
     return Format("bridge {}: left, something is plugged into it\n", link.name);
@@ -90,7 +86,7 @@ std::string RemoveLinks(state::Host& host, Mode mode) {
     if (link.kind != "bridge") {
       continue;
     }
-    if (IsBridgeOfOurs(host, link)) {
+    if (link::IsOursAlone(host.net, link)) {
       text += RemoveBridge(host, link, mode);
     } else if (mode == Mode::kRepair) {
       host.net.EnsureLocalhostFilterGone(link);
@@ -134,7 +130,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   if (!link) {
     return "";
   }
-  if (!IsBridgeOfOurs(host, *link)) {
+  if (!link::IsOursAlone(host.net, *link)) {
     return Format("bridge {}: left, it is not ours\n", bridge);
   }
   return RemoveBridge(host, *link, mode);

@@ -7,10 +7,7 @@
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/attachment/reconcile.h"
-#include "plugin/attachment/segment.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/link/lan.h"
-#include "plugin/link/uplink.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::cli {
@@ -18,27 +15,13 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// A reconcile would take our bridge for a LAN's instead.
-Fix TakeOutStray(state::Host& host, const std::string& bridge) {
-  const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
-  const std::set<std::string> strays =
-      link ? link::FindUplinks(host.net, *link) : std::set<std::string>();
-  return strays.empty() ? Fix::Advice("nomad-bridge reconcile")
-                        : Fix(Format("ip link set {} nomaster", ShellWord(*strays.begin())));
-}
-
-bool IsBridgeName(const Mismatch& mismatch) {
-  return mismatch.area == Area::kBridge && mismatch.part == link::kLinkName;
-}
-
-// Packets go by no names of ports, and without the filter of a port more of them pass. What comes
-// back to whom it was sent by is one of many connections.
+// Without the filter of a port more packets pass. What comes back to whom it was sent by is one of
+// many connections.
 bool IsPassing(const Mismatch& mismatch) {
   constexpr std::array kOthers = {Area::kLease, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
   const std::array<std::string, 2> passing = {
       link::kHairpinMode, Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
-  const bool is_port_name = mismatch.part == link::kLinkName && !IsBridgeName(mismatch);
-  return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part) || is_port_name;
+  return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part);
 }
 
 // A chain of policies that does not judge what comes for the allocation.
@@ -63,32 +46,7 @@ bool MayEnd(state::Host& host,
     return is_meant(port) && mismatch.family.value_or(family) == family;
   };
   return !IsPassing(mismatch) && !IsOfOtherPolicies(host, record, mismatch) &&
-         (record.rules.ports.empty() ? !IsBridgeName(mismatch)
-                                     : std::ranges::any_of(record.rules.ports, is_concerned));
-}
-
-void Add(const std::vector<Mismatch>& mismatches, bool ends, causes::Causes& causes) {
-  for (const Mismatch& mismatch : mismatches) {
-    causes.push_back({.text = mismatch.text, .fix = mismatch.fix, .ends = ends});
-  }
-}
-
-// What a bridge that is its operator's has lost. Whether that ends a connection a probe tells.
-causes::Causes FindOnBridge(state::Host& host, const std::string& bridge) {
-  causes::Causes causes;
-  const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
-  const bool is_way = link && host.net.LookupOutputInterface(link::Beyond(Family::kIpv4)) ==
-                                  std::optional(link->index);
-  Add(link::FindLostUplinks(host, bridge), is_way, causes);
-  for (const link::IdleLink& idle : link::FindIdleUplinks(host, bridge)) {
-    causes.push_back(
-        {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = is_way});
-  }
-  Add(link::FindLostAddresses(host, bridge), false, causes);
-  if (link) {
-    Add(link::FindDarkPorts(host, *link, link::FindUplinks(host.net, *link)), false, causes);
-  }
-  return causes;
+         (record.rules.ports.empty() || std::ranges::any_of(record.rules.ports, is_concerned));
 }
 
 }  // namespace
@@ -110,13 +68,10 @@ HostSide CompareHostSide(state::Host& host, const Attachment& attachment, const 
     const bool is_of_rules = mismatch.area == Area::kTable || mismatch.area == Area::kStaticRules ||
                              mismatch.area == Area::kElement;
     side.are_rules_whole = side.are_rules_whole && !is_of_rules;
-    const bool is_stray = mismatch.part == attachment::kStrayUplink;
-    side.causes.push_back(
-        {.text = mismatch.text,
-         .fix = is_stray ? TakeOutStray(host, record.link.bridge) : FixOf(mismatch),
-         .ends = !is_stray && MayEnd(host, record, is_meant, mismatch)});
+    side.causes.push_back({.text = mismatch.text,
+                           .fix = FixOf(mismatch),
+                           .ends = MayEnd(host, record, is_meant, mismatch)});
   }
-  Append(side.causes, FindOnBridge(host, record.link.bridge));
   return side;
 }
 

@@ -73,7 +73,7 @@ BroughtUp BringUp(state::Host& host, const std::string& file, Mode mode) {
                      record.link.bridge);
       continue;
     }
-    record.link.adopted = link::IsAdopted(host, record.link.bridge);
+    record.link.adopted = link::IsAdopted(host, record);
     const std::vector<std::string> missing = Prepare(host, record, mode);
     report.has_missing |= !missing.empty();
     for (const std::string& each : missing) {

@@ -7,8 +7,8 @@
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
-#include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/remove.h"
+#include "plugin/attachment/segment.h"
 #include "plugin/commands/commands.h"
 #include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
@@ -57,13 +57,13 @@ cni::Interface Describe(const rtnl::Link& link, const std::string& sandbox = {})
 
 // In the order that later plugins rely on: bridge, host end, container end, and the gateway if it
 // is not the bridge.
-std::vector<cni::Interface> InterfacesOf(const link::Segment& segment,
+std::vector<cni::Interface> InterfacesOf(const link::BridgeAndGateway& links,
                                          const link::VethPair& veth,
                                          const std::string& sandbox) {
   std::vector<cni::Interface> interfaces = {
-      Describe(segment.bridge), Describe(veth.host), Describe(veth.container, sandbox)};
-  if (segment.gateway.index != segment.bridge.index) {
-    interfaces.push_back(Describe(segment.gateway));
+      Describe(links.bridge), Describe(veth.host), Describe(veth.container, sandbox)};
+  if (links.gateway.index != links.bridge.index) {
+    interfaces.push_back(Describe(links.gateway));
   }
   return interfaces;
 }
@@ -87,12 +87,6 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
                 Format("MAC {} is taken by {}", *config.link.mac, *holder),
                 Format("on bridge '{}'", record.link.bridge));
   }
-}
-
-// Shared by every attachment on this node, so never undone.
-void EnsureBridge(state::Host& host, const state::Record& record) {
-  attachment::Reconcile(
-      host, {.extent = attachment::Scope::Extent::kBridge, .record = &record}, Mode::kRepair);
 }
 
 }  // namespace
@@ -120,12 +114,13 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);
 
-  EnsureBridge(host, record);
-  const link::Segment segment = link::RequireSegment(host, record.link);
+  // Shared by every attachment on this node, so never undone.
+  attachment::EnsureSegment(host, record.Finished());
+  const link::BridgeAndGateway links = link::RequireBridgeAndGateway(host, record.link);
 
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
-  link::CreateVeth(host, container, segment.bridge, record, link::MtuOf(host.net, config.link.mtu));
+  link::CreateVeth(host, container, links.bridge, record, link::MtuOf(host.net, config.link.mtu));
   const link::VethPair veth = link::PlugIn(host, container, record);
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
@@ -133,7 +128,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   if (record.ipam.delegated) {
     link::BringUpBare(host, container, veth, config.link);
     acquired = attachment::AskDelegatedIpam(host, request, config, record);
-    EnsureBridge(host, record);  // with the gateway's addresses
+    attachment::EnsureSegment(host, record.Finished());  // with the gateway's addresses
   }
   cni::Result result = ResultFor(acquired.result, config);
   link::ConfigureContainer(host, container, veth, result, config.link);
@@ -147,7 +142,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   undo.Keep();
 
-  result.interfaces = InterfacesOf(segment, veth, request.netns_path);
+  result.interfaces = InterfacesOf(links, veth, request.netns_path);
   const state::Record made = record.Finished();
   Answer(host, std::move(session.own), made, made.Without(type.parts), [&] {
     cni::Print(config.prev_result ? cni::Append(result, *config.prev_result) : result,

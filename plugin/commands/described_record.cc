@@ -165,7 +165,7 @@ state::Record Rebuilt(Session& session, const state::Record& intent, Mismatches&
 state::Record IntentOf(Session& session, const config::Config& config) {
   state::Record intent =
       state::IntentOf(session.request, session.type, config, session.container.id);
-  intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
+  intent.link.adopted = link::IsAdopted(session.host, intent);
   if (!config.rules.ports.empty()) {
     intent.rules.ways = link::FindWaysBeyond(session.host.net);
   }

@@ -10,11 +10,9 @@
 #include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/link/lan.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
 #include "plugin/link/vlan_gateway.h"
-#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -84,7 +82,7 @@ bool MayRemoveAddresses(state::Host& host,
     case config::ForceAddress::kNo:
       return false;
     case config::ForceAddress::kOnOwnBridge:
-      return IsMadeByUs(bridge) && !HasUplink(host.net, bridge);
+      return IsOursAlone(host.net, bridge);
     case config::ForceAddress::kYes:
       break;
   }
@@ -100,17 +98,17 @@ bool IsTooSmallForIpv6(const rtnl::Link& link) {
 class GatewayAddresses {
  public:
   GatewayAddresses(state::Host& host,
-                   Segment segment,
+                   BridgeAndGateway links,
                    const state::Record::Link& link,
                    const AttachmentId& except)
       : host_(host),
-        segment_(std::move(segment)),
+        links_(std::move(links)),
         link_(link),
         others_(host, except),
-        present_(host.net.Addresses(segment_.gateway)) {}
+        present_(host.net.Addresses(links_.gateway)) {}
 
   void Check(Mismatches& mismatches) {
-    const rtnl::Link& gateway = segment_.gateway;
+    const rtnl::Link& gateway = links_.gateway;
     for (const Cidr& wanted : Wanted()) {
       if (!Contains(present_, wanted)) {
         mismatches.Add({Area::kBridge,
@@ -130,11 +128,11 @@ class GatewayAddresses {
   // carrier, and then runs duplicate address detection on it.
   [[nodiscard]] std::vector<Cidr> Wanted() const {
     std::vector<Cidr> wanted = link_.gateways;
-    if (IsTooSmallForIpv6(segment_.gateway)) {
+    if (IsTooSmallForIpv6(links_.gateway)) {
       std::erase_if(wanted, [](const Cidr& cidr) { return !cidr.address.is_ipv4(); });
     }
-    if (HasFamily(wanted, Family::kIpv6) && IsMadeByUs(segment_.bridge)) {
-      wanted.push_back({segment_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
+    if (HasFamily(wanted, Family::kIpv6) && IsMadeByUs(links_.bridge)) {
+      wanted.push_back({links_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
     }
     return wanted;
   }
@@ -144,27 +142,27 @@ class GatewayAddresses {
       if (Contains(link_.gateways, cidr) || !Conflicts(cidr, wanted) || IsNeeded(cidr)) {
         continue;
       }
-      if (!MayRemoveAddresses(host_, segment_.bridge, link_.force_address)) {
+      if (!MayRemoveAddresses(host_, links_.bridge, link_.force_address)) {
         throw Error(
             Code::kConflict,
-            Format("bridge '{}' already has the address {}", segment_.gateway.name, cidr),
+            Format("bridge '{}' already has the address {}", links_.gateway.name, cidr),
             Format("this network wants {} there; remove it, or set 'isGateway' to false, or "
                    "'forceAddress' to true",
                    wanted));
       }
-      host_.net.EnsureAddressGone(segment_.gateway, cidr);
+      host_.net.EnsureAddressGone(links_.gateway, cidr);
     }
   }
 
   bool IsNeeded(const Cidr& cidr) {
     return std::ranges::any_of(others_.records(), [&](const state::Record& other) {
-      return other.link.gateway_ifname == segment_.gateway.name &&
+      return other.link.gateway_ifname == links_.gateway.name &&
              Contains(other.link.gateways, cidr);
     });
   }
 
   state::Host& host_;
-  const Segment segment_;
+  const BridgeAndGateway links_;
   const state::Record::Link& link_;
   LiveAttachments others_;  // read only if an address is in the way
   std::vector<Cidr> present_;
@@ -190,28 +188,10 @@ void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
   }
 }
 
-// Whether what a gateway lacked was lost. What no other attachment needs was never there for one
-// that is being made, such as the first one of a second network on the bridge.
-bool WasLost(state::Host& host, const state::Record& record) {
-  const std::optional<state::Record> written = host.records.Find(record.id);
-  if (written && !written->IsAny(state::Phase::kMaking)) {
-    return true;
-  }
-  LiveAttachments others(host, record.id);
-  return std::ranges::any_of(others.records(), [&](const state::Record& other) {
-    return other.link.gateway_ifname == record.link.gateway_ifname &&
-           std::ranges::all_of(record.link.gateways, [&](const Cidr& gateway) {
-             return Contains(other.link.gateways, gateway);
-           });
-  });
-}
-
-enum class Bridge : std::uint8_t { kPresent, kNew };
-
-void CheckSegment(state::Host& host,
+// All that a bridge needs that is there.
+void CheckPresent(state::Host& host,
                   const rtnl::Link& bridge,
                   const state::Record& record,
-                  Bridge age,
                   Mismatches& mismatches) {
   const state::Record::Link& link = record.link;
   RequireUsable(bridge, link);
@@ -222,68 +202,72 @@ void CheckSegment(state::Host& host,
   const std::optional<rtnl::Link> gateway =
       link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
   if (gateway) {
-    Mismatches found(mismatches.mode());
     const bool has_ipv6 = HasFamily(link.gateways, Family::kIpv6);
     if (has_ipv6 && IsTooSmallForIpv6(*gateway)) {
       mismatches.AddUnrepairable(TooSmallForIpv6(bridge, *gateway));
     } else if (has_ipv6) {
-      CheckIpv6IsOn(*gateway, found);  // no IPv6 address can be added before
+      CheckIpv6IsOn(*gateway, mismatches);  // no IPv6 address can be added before
     }
-    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id).Check(found);
-    CheckForwarding(host, *gateway, link.gateways, found);
-    const bool may_be_lost = age == Bridge::kPresent && !found.empty();
-    if (may_be_lost && (!mismatches.is_repairing() || WasLost(host, record))) {
-      mismatches.AddAll(std::move(found));
-    }
+    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id)
+        .Check(mismatches);
+    // After the addresses: a bridge that is refused for them turns on no forwarding.
+    CheckForwarding(host, *gateway, link.gateways, mismatches);
   }
   if (bridge.up) {
-    CheckAdvertisements(host, bridge, bridge, mismatches);  // not on a bridge that is refused
+    // Not before: a bridge that is refused keeps its setting.
+    CheckAdvertisements(host, bridge, bridge, mismatches);
   }
   if (mismatches.is_repairing() && !IsMadeByUs(bridge)) {
+    // The MAC of somebody else's bridge would change with our ports.
     host.net.FixMac(host.net.RequireLink(bridge.name));
   }
 }
 
-// Whether ports of attachments that name the bridge `name` are on `bridge`.
-bool HasPortsOf(state::Host& host, const rtnl::Link& bridge, const std::string& name) {
-  std::set<std::string> ports;
-  for (rtnl::Link& port : host.net.Ports(bridge.index)) {
-    ports.insert(std::move(port.name));
+// Our bridge `name` under another name, if it has the gateway's address still.
+std::optional<rtnl::Link> FindRenamed(rtnl::Socket& net,
+                                      const std::string& name,
+                                      const std::vector<Cidr>& gateways) {
+  if (gateways.empty() || !net.AllAddresses().contains(gateways.front().address)) {
+    return std::nullopt;  // without a list of all links
   }
-  return std::ranges::any_of(host.records.List(""), [&](const AttachmentId& id) {
-    const std::optional<state::Record> record =
-        ports.contains(state::HostVethName(id)) ? host.records.Find(id) : std::nullopt;
-    return record && record->link.bridge == name;
-  });
+  for (const rtnl::Link& link : net.Links()) {
+    if (link.kind == "bridge" && link.mac == Mac::ForName(name) &&
+        Contains(net.Addresses(link), gateways.front())) {
+      return link;
+    }
+  }
+  return std::nullopt;
 }
 
-// The bridge called `name`, under a name that somebody else gave it: a second one beside it would
-// have the gateway's addresses too, and the node's routes to one of them.
-std::optional<rtnl::Link> FindRenamed(state::Host& host, const std::string& name) {
-  const int index = KnownBridge(host, name).index;
-  std::optional<rtnl::Link> link = index != 0 ? host.net.FindLink(index) : std::nullopt;
-  return link && link->kind == "bridge" && HasPortsOf(host, *link, name) ? link : std::nullopt;
-}
-
-// One of ours gets its name back. Where it leads to a LAN, the node's own routes go by it. Returns
-// the bridge of that name, if there is one now.
-std::optional<rtnl::Link> CheckName(state::Host& host,
-                                    const rtnl::Link& renamed,
-                                    const std::string& name,
-                                    Mismatches& mismatches) {
-  Mismatch mismatch{
-      Area::kBridge, name, Format("bridge '{}' was renamed to '{}'", name, renamed.name)};
-  mismatch.part = kLinkName;
-  const bool is_ours = renamed.mac == Mac::ForName(name) || KnownBridge(host, name).made;
-  if (is_ours && !HasUplink(host.net, renamed)) {
-    mismatches.Add(std::move(mismatch), [&] { host.net.Rename(renamed, name); });
-  } else {
-    mismatch.fix = Fix::Advice(
-        "let the node's network service give it its name back; then: "
-        "nomad-bridge reconcile");
-    mismatches.AddUnrepairable(std::move(mismatch));
+// Why the missing bridge of `record` is not ours to make; nullopt if it is.
+std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& record) {
+  const std::string& name = record.link.bridge;
+  if (record.link.adopted) {
+    // Ours would lack the uplink and the addresses of the operator's.
+    return Mismatch{
+        .area = Area::kBridge,
+        .owner = name,
+        .text = Format("bridge '{}', which nomad-bridge did not make, is missing", name),
+        .fix = Fix::Advice("make it again as it was, with its uplink and its addresses (your "
+                           "network service does); then: nomad-bridge reconcile")};
   }
-  return host.net.FindLink(name);
+  const std::optional<rtnl::Link> renamed = FindRenamed(host.net, name, record.link.gateways);
+  if (!renamed) {
+    return std::nullopt;
+  }
+  // With a second bridge the node would have two routes to the network, and take one of them.
+  return Mismatch{.area = Area::kBridge,
+                  .owner = name,
+                  .text = Format("bridge '{}' is missing, and its address {} is on '{}'",
+                                 name,
+                                 record.link.gateways.front(),
+                                 renamed->name),
+                  // Before Linux 6.2 a link can be renamed only while it is down.
+                  .fix = Format("ip link set {} down && ip link set {} name {} && nomad-bridge "
+                                "reconcile",
+                                ShellWord(renamed->name),
+                                ShellWord(renamed->name),
+                                ShellWord(name))};
 }
 
 }  // namespace
@@ -293,35 +277,23 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       Mismatches& mismatches) {
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
-  const std::optional<rtnl::Link> renamed = bridge ? std::nullopt : FindRenamed(host, name);
-  if (renamed) {
-    bridge = CheckName(host, *renamed, name, mismatches);
-  }
   if (bridge) {
-    CheckSegment(host, *bridge, record, Bridge::kPresent, mismatches);
-  }
-  if (bridge || renamed) {
+    CheckPresent(host, *bridge, record, mismatches);
     return bridge;
   }
-  if (IsMissingBridgeOperators(host, record)) {
-    mismatches.AddUnrepairable(
-        {.area = Area::kBridge,
-         .owner = name,
-         .text = Format("bridge '{}', which is its operator's, is gone", name),
-         .fix = Fix::Advice(
-             Format("let the node's network service make it again{}; then: "
-                    "nomad-bridge reconcile",
-                    KnownBridge(host, name).uplinks.empty() ? "" : ", with its uplink"))});
-    return bridge;
+  if (std::optional<Mismatch> obstacle = FindObstacle(host, record)) {
+    mismatches.AddUnrepairable(*std::move(obstacle));
+    return std::nullopt;
   }
-  mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)}, [&] {
-    Mismatches implied(Mode::kRepair);  // a new one lacks all the rest as well
-    bridge = CreateBridge(host, record.link);
-    CheckSegment(host, *bridge, record, Bridge::kNew, implied);
-    for (const Mismatch& left : implied.left()) {
+  mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
+                 [&] { bridge = CreateBridge(host, record.link); });
+  if (bridge) {
+    Mismatches of_new(Mode::kRepair);  // all the rest is missing, too: nothing to name one by one
+    CheckPresent(host, *bridge, record, of_new);
+    for (const Mismatch& left : of_new.left()) {
       mismatches.AddUnrepairable(left);
     }
-  });
+  }
   return bridge;
 }
 
@@ -335,46 +307,35 @@ bool PassesIpChains(const rtnl::Link& bridge, Family family) {
          netlink::IsSysctlOn(Cat("net/bridge/bridge-nf-call-", is_ipv4 ? "iptables" : "ip6tables"));
 }
 
-state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name) {
-  std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  return checkpoint ? std::move(checkpoint->bridges[name]) : state::Checkpoint::Bridge();
+bool IsOursAlone(rtnl::Socket& net, const rtnl::Link& bridge) {
+  return IsMadeByUs(bridge) && !HasUplink(net, bridge);
 }
 
-bool IsAbout(const state::Checkpoint::Bridge& known, const rtnl::Link& bridge) {
-  return known.index == bridge.index && (known.made || !IsMadeByUs(bridge));
-}
-
-bool IsAdopted(state::Host& host, const std::string& bridge) {
-  const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : host.net.FindLink(bridge);
-  if (!link || !IsMadeByUs(*link)) {
-    return link.has_value();
-  }
-  const state::Checkpoint::Bridge known = KnownBridge(host, bridge);
-  return (!IsAbout(known, *link) || !known.uplinks.empty()) &&
-         HasUplink(host.net, *link, known.uplinks);
-}
-
-bool HasLostMac(state::Host& host, const rtnl::Link& bridge) {
-  if (IsMadeByUs(bridge)) {
+bool IsAdopted(state::Host& host, const state::Record& record) {
+  const std::string& name = record.link.bridge;
+  if (name.empty()) {
     return false;
   }
-  const state::Checkpoint::Bridge known = KnownBridge(host, bridge.name);
-  return known.made && known.index == bridge.index && known.uplinks.empty();
+  // First, as it costs the same however many ports the bridge has.
+  const std::optional<state::Record> neighbour = host.records.FindNeighbour(record.id);
+  if (neighbour && neighbour->link.bridge == name &&
+      FindHostVeth(host.net, neighbour->id, Recorded::kYes)) {
+    return neighbour->link.adopted;
+  }
+  if (const std::optional<rtnl::Link> bridge = host.net.FindLink(name)) {
+    return !IsOursAlone(host.net, *bridge);
+  }
+  // Another network may wait for its operator to bring it back.
+  LiveAttachments others(host, record.id);
+  return std::ranges::any_of(others.records(), [&](const state::Record& other) {
+    return other.link.bridge == name && other.link.adopted;
+  });
 }
 
-Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {
+BridgeAndGateway RequireBridgeAndGateway(state::Host& host, const config::LinkSpec& link) {
   const rtnl::Link bridge = host.net.RequireLink(link.bridge);
   return {.bridge = bridge,
           .gateway = link.GatewayVlan() ? host.net.RequireLink(link.gateway_ifname) : bridge};
-}
-
-bool IsInUse(state::Host& host, const std::string& ifname) {
-  const std::vector<AttachmentId> all = host.records.List("");
-  return std::ranges::any_of(all, [&](const AttachmentId& id) {
-    const std::optional<state::Record> record = host.records.Find(id);
-    return record && (record->link.gateway_ifname == ifname || record->link.bridge == ifname) &&
-           FindHostVeth(host.net, id, Recorded::kYes);
-  });
 }
 
 }  // namespace nomad_bridge::link

@@ -16,12 +16,12 @@
 
 namespace nomad_bridge::link {
 
-// The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. One
-// that is its operator's is not made. The gateway has link.gateways as its addresses (none if the
-// network is no gateway), and the node forwards for their families. Where one of them is missing,
-// other IPv4 addresses and overlapping IPv6 ones are an error, or removed as forceAddress says;
-// those that another live attachment needs stay. Returns the bridge; nullopt if it is missing,
-// and is not to be made.
+// The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. The
+// gateway has link.gateways as its addresses (none if the network is no gateway), and the node
+// forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
+// IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs
+// stay. A missing bridge is made, unless it is adopted, or is there under another name and has the
+// gateway's address still. Returns the bridge; nullopt if it is missing.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record& record,
                                       Mismatches& mismatches);
@@ -29,36 +29,26 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 // Recognised by the MAC we give it.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);
 
+// Whether we made it, and it has no uplink: nobody but our attachments is on it.
+[[nodiscard]] bool IsOursAlone(rtnl::Socket& net, const rtnl::Link& bridge);
+
 // Whether what passes between its ports passes the chains of IP, too: by its own setting, or by
 // br_netfilter's for all bridges.
 [[nodiscard]] bool PassesIpChains(const rtnl::Link& bridge, Family family);
 
-// As the checkpoint has it.
-[[nodiscard]] state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name);
-
-// Whether `known` is about this very bridge, and not one of its name before, or what an earlier
-// release noted.
-[[nodiscard]] bool IsAbout(const state::Checkpoint::Bridge& known, const rtnl::Link& bridge);
-
-// Whether the bridge is there and was made by somebody else, or has an uplink: the node's own to
-// its LAN, perhaps. One of ours without an uplink when it was last noted is not asked again.
-[[nodiscard]] bool IsAdopted(state::Host& host, const std::string& bridge);
-
-// Whether we made it, by the checkpoint, and its MAC was changed since. With an uplink it may have
-// one from its operator.
-[[nodiscard]] bool HasLostMac(state::Host& host, const rtnl::Link& bridge);
+// Whether the bridge of `record`, which is about to be written, is adopted: strangers may be on it,
+// as it is there and not ours alone. This is decided for the first attachment on a bridge and never
+// revised: as long as one lives there, others of its network take its answer.
+[[nodiscard]] bool IsAdopted(state::Host& host, const state::Record& record);
 
 // The bridge, and the node's own place on it: the bridge itself, or the gateway of a VLAN.
-struct Segment {
+struct BridgeAndGateway {
   rtnl::Link bridge;
   rtnl::Link gateway;
 };
 
 // After CheckBridge() has repaired: both are there.
-[[nodiscard]] Segment RequireSegment(state::Host& host, const config::LinkSpec& link);
-
-// Whether an attachment with a host veth has used the bridge or gateway of this name. Reads all
-// records.
-[[nodiscard]] bool IsInUse(state::Host& host, const std::string& ifname);
+[[nodiscard]] BridgeAndGateway RequireBridgeAndGateway(state::Host& host,
+                                                       const config::LinkSpec& link);
 
 }  // namespace nomad_bridge::link

@@ -5,7 +5,6 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/link/announcement.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -93,6 +92,20 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
   }
 }
 
+// Sends a gratuitous ARP and an unsolicited neighbour advertisement for the families of
+// `addresses`. Called in the network namespace of `link`.
+// Source: ip-sysctl.rst, arp_notify and ndisc_notify.
+void Announce(rtnl::Socket& net, const rtnl::Link& link, const std::vector<Cidr>& addresses) {
+  if (HasFamily(addresses, Family::kIpv4)) {
+    netlink::SetSysctlIfPresent(netlink::Ipv4Setting(link.name, "arp_notify"), "1");
+  }
+  if (HasFamily(addresses, Family::kIpv6)) {
+    netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "ndisc_notify"), "1");
+  }
+  // The kernel announces addresses when the MAC is set, even to the same one.
+  net.Change(link, {.mac = link.mac});
+}
+
 }  // namespace
 
 void BringUpBare(state::Host& host,
@@ -143,8 +156,7 @@ void AnnounceIfNeeded(Container& container,
   }
   // What the kernel announced when the link came up was lost: the bridge's port was not forwarding
   // yet.
-  netlink::InNetns(container.netns,
-                   [&] { SetMacAndAnnounce(container.net, link, link.mac, known); });
+  netlink::InNetns(container.netns, [&] { Announce(container.net, link, known); });
 }
 
 void BringUpLoopback(Container& container) {

@@ -109,8 +109,8 @@ void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,
                          Mismatches& mismatches) {
-  if (IsMadeByUs(bridge) && link.ipv6 && link.ipv6->accept_ra != 0 &&
-      !HasUplink(host.net, bridge)) {
+  // The setting first: it comes with the link, and an uplink is asked for.
+  if (link.ipv6 && link.ipv6->accept_ra != 0 && IsOursAlone(host.net, bridge)) {
     mismatches.Add({Mismatch::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
                    [&] { RefuseAdvertisements(host, link); });
   }

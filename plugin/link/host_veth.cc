@@ -122,6 +122,7 @@ void RefuseForeignInterface(state::Host& host,
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id) {
   const std::optional<rtnl::Link> outer = FindHostVeth(host.net, id, Recorded::kYes);
   const std::optional<rtnl::Link> inner = container.net.FindLink(id.ifname);
+  // It gets its alias after it was made: until then the other end tells that it is ours.
   if (outer && (!outer->alias.empty() || (inner && IsPair(*outer, *inner)))) {
     host.net.EnsureLinkGone(outer->name);
   }
@@ -151,6 +152,7 @@ void CreateVeth(state::Host& host,
                 const state::Record& record,
                 int mtu) {
   const std::string name = state::HostVethName(record.id);
+  // Both ends are down: no packet passes before PlugIn() has set flags, VLANs and alias.
   host.net.CreateVeth({.host_name = name,
                        .host_mac = Mac::ForName(name),
                        .bridge = bridge.index,
@@ -162,8 +164,8 @@ void CreateVeth(state::Host& host,
 
 VethPair PlugIn(state::Host& host, Container& container, const state::Record& record) {
   const rtnl::Link host_end = host.net.RequireLink(state::HostVethName(record.id));
-  // A bridge's port has no use for the addresses and routes that the kernel gives every link that
-  // comes up, and each link that comes or goes later is compared with all of them.
+  // Before it is up: a bridge's port has no use for the addresses and routes that the kernel gives
+  // every link that comes up, and each link that comes or goes later is compared with all of them.
   const std::string disable_ipv6 = netlink::Ipv6Setting(host_end.name, "disable_ipv6");
   if (record.HasIpv6()) {  // whose container's settings are made in our own procfs, too
     netlink::SetSysctlIfPresent(disable_ipv6, "1");
@@ -180,49 +182,19 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
           .is_on_lan = record.link.adopted};
 }
 
-namespace {
-
-// The container's interface tells which link it is now, if somebody has given it another name.
-std::optional<rtnl::Link> FindRenamedVeth(state::Host& host, const state::Record& record) {
-  const std::optional<Inside> inside = FindInside(record.netns_path, record.id.ifname);
-  const std::optional<rtnl::Link> link =
-      inside ? host.net.FindLink(inside->link.peer) : std::nullopt;
-  return link && IsHostVethOf(*link, record.id, Recorded::kNo) ? link : std::nullopt;
-}
-
-// The host veth under another name, also if that is not put right; nullopt if it is missing: then
-// the container has to be started anew.
-std::optional<rtnl::Link> CheckVethName(state::Host& host,
-                                        const state::Record& record,
-                                        Mismatches& mismatches) {
-  const std::string name = state::HostVethName(record.id);
-  Mismatch lost{.area = Mismatch::Area::kPort, .owner = record.id.container_id};
-  const std::optional<rtnl::Link> renamed = FindRenamedVeth(host, record);
-  if (!renamed) {
-    lost.text = Format("{} is missing, and the container's interface with it", name);
-    lost.fix = record.RuntimeFix("stop");
-    mismatches.AddUnrepairable(std::move(lost));
-    return std::nullopt;
-  }
-  lost.text = Format("{} was renamed to '{}'", name, renamed->name);
-  lost.part = kLinkName;
-  mismatches.Add(std::move(lost), [&] { host.net.Rename(*renamed, name); });
-  return host.net.FindLink(renamed->index);
-}
-
-}  // namespace
-
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
-                   const std::optional<rtnl::Link>& found,
+                   const std::optional<rtnl::Link>& veth,
                    const std::optional<rtnl::Link>& bridge,
                    Mismatches& mismatches) {
   const auto of_port = [&](std::string text) {
     return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
   };
-  const std::optional<rtnl::Link> veth = found ? found : CheckVethName(host, record, mismatches);
   if (!veth) {
-    return;
+    Mismatch lost = of_port(Format("{} is missing, and the container's interface with it",
+                                   state::HostVethName(record.id)));
+    lost.fix = record.RuntimeFix("stop");
+    return mismatches.AddUnrepairable(std::move(lost));
   }
   if (veth->alias.empty()) {
     // By it people without root know whose it is, and a reconcile if the record is lost.

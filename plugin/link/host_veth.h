@@ -89,14 +89,12 @@ void CreateVeth(state::Host& host,
 
 // Mismatch::part where that flag of the host end alone was changed.
 constexpr const char* kHairpinMode = "hairpin mode";
-// And where somebody has given it, or the bridge, another name.
-constexpr const char* kLinkName = "name";
 
-// The host end, `found` by its name, is there, up, a port of `bridge` (its record's, if there is
-// one), and with the flags that the record has.
+// `veth`, the host end found by its name, is there, up, a port of `bridge` (the record's, if that
+// is there), and has the record's flags.
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
-                   const std::optional<rtnl::Link>& found,
+                   const std::optional<rtnl::Link>& veth,
                    const std::optional<rtnl::Link>& bridge,
                    Mismatches& mismatches);
 

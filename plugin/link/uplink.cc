@@ -58,16 +58,6 @@ std::optional<std::string> NameHolder(rtnl::Socket& net,
 
 }  // namespace
 
-std::set<std::string> FindUplinks(rtnl::Socket& net, const rtnl::Link& bridge) {
-  std::set<std::string> names;
-  for (const rtnl::Link& port : net.Ports(bridge.index)) {
-    if (IsUplink(net, port)) {
-      names.insert(port.name);
-    }
-  }
-  return names;
-}
-
 std::set<std::string> FindUplinks(const std::vector<rtnl::Link>& links, const rtnl::Link& bridge) {
   std::set<std::string> names;
   for (const rtnl::Link& port : links) {
@@ -78,13 +68,8 @@ std::set<std::string> FindUplinks(const std::vector<rtnl::Link>& links, const rt
   return names;
 }
 
-bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge, const std::set<std::string>& likely) {
-  const auto is_port = [&](const std::string& name) {
-    const std::optional<rtnl::Link> link = net.FindLink(name);
-    return link && link->master == bridge.index && !IsHostEnd(*link);
-  };
-  return std::ranges::any_of(likely, is_port) ||
-         std::ranges::any_of(net.Ports(bridge.index),
+bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
+  return std::ranges::any_of(net.Ports(bridge.index),
                              [&](const rtnl::Link& port) { return IsUplink(net, port); });
 }
 

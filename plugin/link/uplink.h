@@ -19,14 +19,10 @@
 
 namespace nomad_bridge::link {
 
-[[nodiscard]] std::set<std::string> FindUplinks(rtnl::Socket& net, const rtnl::Link& bridge);
+[[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
 // Without a dump: of `links`, all of the node.
 [[nodiscard]] std::set<std::string> FindUplinks(const std::vector<rtnl::Link>& links,
                                                 const rtnl::Link& bridge);
-// `likely`: which to ask for first. With one of them an ADD does not pay for all ports.
-[[nodiscard]] bool HasUplink(rtnl::Socket& net,
-                             const rtnl::Link& bridge,
-                             const std::set<std::string>& likely = {});
 
 // What has `mac` on the bridge already, as a person names it: the bridge, a port, or what has sent
 // from behind the port of a container or of a virtual machine. Not what is beyond an uplink: an

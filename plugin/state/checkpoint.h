@@ -38,16 +38,8 @@ struct Checkpoint {
   int accept_mark_bit = kNoMarkBit;
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
-  struct Bridge {
-    int index = 0;      // of the one whose ports have been repaired
-    bool made = false;  // by us
-    // As the last reconcile saw them, and what somebody else's has lost since (link/lan.h).
-    std::set<std::string> uplinks;
-    std::vector<Cidr> addresses;
-
-    bool operator==(const Bridge&) const = default;
-  };
-  std::map<std::string, Bridge> bridges;  // by name
+  // By name, the index of the bridge whose ports are plugged in.
+  std::map<std::string, int> bridges;
   // By bridge, where policies have turned flags on: as they were before.
   std::map<std::string, rtnl::NfCall> nf_call_before;
   std::vector<std::string>

@@ -68,7 +68,9 @@ struct Record {
     // Those of a foreign plugin that are ports of its bridge.
     std::vector<std::string> foreign_ports;
     std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment
-    bool adopted = false;  // the bridge was there, made by somebody else: strangers may be on it
+    // Somebody else made the bridge, or it had an uplink, when the first attachment on it was
+    // made: strangers may be on it.
+    bool adopted = false;
   } link;
 
   struct Ipam {

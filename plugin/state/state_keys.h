@@ -148,13 +148,6 @@ void Fields(auto& visit, Is<StoredRecord> auto&... stored) {
   visit("hostVeth", stored.host_veth...);
 }
 
-void Fields(auto& visit, Is<Checkpoint::Bridge> auto&... bridge) {
-  visit("index", bridge.index...);
-  visit("made", bridge.made...);
-  visit("uplinks", bridge.uplinks...);
-  visit("addresses", bridge.addresses...);
-}
-
 void Fields(auto& visit, Is<StoredCheckpoint> auto&... stored) {
   visit("generation", stored.checkpoint.generation...);
   visit("tableHandles", stored.checkpoint.table_handles...);

@@ -9,18 +9,24 @@ using UplinksOf = RtnlWorld;
 
 TEST_F(UplinksOf, ABridgeAreTheSameByEitherWay) {
   const rtnl::Link bridge = Bridge();
-  for (const std::string name : {"vethab", "veth0123456789a", "vb-machine", "named"}) {
+  const auto add = [&](const std::string& name) {
     host().Must(
         Words(Cat("ip link add ", name, " master br0 type veth peer name ", name, " netns ") +
               container().name()));
-  }
+  };
+  add("vethab");
+  add("veth0123456789a");
+  add("vb-machine");
+  Add(host(), "elsewhere");
+  EXPECT_FALSE(link::HasUplink(net_, bridge));
+  EXPECT_EQ(link::FindUplinks(net_.Links(), bridge), std::set<std::string>());
+
+  add("named");
+  EXPECT_TRUE(link::HasUplink(net_, bridge));
   AddPort("out");
   AddPort("vethnear");  // its other end is in this namespace
-  Add(host(), "elsewhere");
-  const std::set<std::string> expected = {"named", "out", "vethnear"};
-
-  EXPECT_EQ(link::FindUplinks(net_, bridge), expected);
-  EXPECT_EQ(link::FindUplinks(net_.Links(), bridge), expected);
+  EXPECT_EQ(link::FindUplinks(net_.Links(), bridge),
+            (std::set<std::string>{"named", "out", "vethnear"}));
 }
 
 }  // namespace

@@ -289,16 +289,5 @@ TEST_F(RtnlRouteLookup, FindsNothingForAnUnreachableAddress) {
   EXPECT_EQ(WayTo("2001:db8:2::1"), std::nullopt);
 }
 
-// Before Linux 6.2 it must be down for that.
-TEST_F(RtnlBridge, StaysUpWhereItCannotBeRenamed) {
-  Bridge("taken");
-  const Error error = Caught([&] { net_.Rename(Port("br0"), "taken"); });
-  EXPECT_THAT(error.what(), HasSubstr("cannot rename 'br0' to 'taken'"));
-  EXPECT_TRUE(Port("br0").up);
-  net_.Rename(Port("br0"), "free");
-  EXPECT_TRUE(HasInterface(host(), "free"));
-  EXPECT_FALSE(HasInterface(host(), "br0"));
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -337,8 +337,6 @@ TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
         << damage;
     EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   };
-  expect_unmarked(Cat("ip link set ", veth_, " down name web0; ip link set web0 up"),
-                  "was renamed to 'web0'\n");
   expect_unmarked("iptables -F CNI-FORWARD", "is missing in table ip filter\n");
   expect_unmarked("iptables -P FORWARD DROP; iptables -D CNI-FORWARD 1",
                   "the jump from CNI-FORWARD to NOMAD-ADMIN is missing");

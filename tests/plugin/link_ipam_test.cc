@@ -127,12 +127,6 @@ TEST_F(IpamPlugin, OfTheReferenceGivesAFixedAddressBehindOurGateway) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
   EXPECT_TRUE(Ping(container(), kOutsideIp6));
   MustCheck(config, result, kReferencePlugins);
-
-  // One that the allocation gives itself is no renewed lease.
-  container().Must(Words("ip address del 10.7.0.9/24 dev eth0"));
-  container().Must(Words("ip address add 10.7.0.8/24 dev eth0"));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  EXPECT_FALSE(Ping(container(), "10.7.0.1"));
 }
 
 // It can look at the interface, and sees it on DEL, too.
@@ -148,78 +142,6 @@ echo "$CNI_COMMAND" $(nsenter --net="$CNI_NETNS" ip -o link show "$CNI_IFNAME" |
   Attach(config, where);
   Detach(config, where);
   EXPECT_EQ(FindFile("/run/ipam/log"), "ADD LOWER_UP\nDEL LOWER_UP\n");
-}
-
-// A DHCP client has set another address in the container, as the server said.
-class RenewedAddress : public IpamPlugin {
- protected:
-  RenewedAddress() {
-    EnsureDirectory("/run/ipam");
-    WriteProgram("/run/ipam/renewing", R"(#!/bin/sh
-[ "$CNI_COMMAND" != ADD ] || echo '{"cniVersion":"1.0.0","ips":[
-  {"address":"10.5.0.2/24","gateway":"10.5.0.1"}],"routes":[{"dst":"0.0.0.0/0"}]}'
-)");
-    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
-  }
-
-  static json Renewing() {
-    json config = Publish({Port(8080, 80)});
-    config["sourceCheck"] = true;
-    config["ipam"] = {{"type", "renewing"}};
-    return config;
-  }
-  void Renew(const std::string& address) {
-    container().Must(Words("ip address flush dev eth0 scope global"));
-    container().Must(Words(Cat("ip address add ", address, " dev eth0")));
-    container().Must(Words("ip route replace default via 10.5.0.1"));
-  }
-  const Variables where_ = {{"CNI_PATH", "/run/ipam"}};
-};
-
-TEST_F(RenewedAddress, IsFollowed) {
-  Attach(Renewing(), where_);
-  for (const char* const command : {"reconcile", "reconcile -if-changed"}) {
-    EXPECT_THAT(RunLine("reconcile"), Exits(0));
-    EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
-    Renew("10.5.0.7/24");
-    EXPECT_THAT(
-        RunLine("reconcile -dry-run"),
-        Exits(1, Out(HasSubstr("its address is 10.5.0.7 now, and its record has 10.5.0.2"))));
-    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
-    EXPECT_THAT(RunLine(command), Exits(0));
-    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-    EXPECT_TRUE(Ping(container(), kOutsideIp4));
-    EXPECT_THAT(ListTable(), Not(HasSubstr("10.5.0.2")));
-    Renew("10.5.0.2/24");
-    EXPECT_THAT(RunLine(command), Exits(0));
-    EXPECT_TRUE(Ping(container(), kOutsideIp4));
-    EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
-  }
-}
-
-TEST_F(RenewedAddress, IsFollowedByCheckWhichSaysThatItIsNotAddsResult) {
-  const json result = Attach(Renewing(), where_);
-  Renew("10.5.0.7/24");
-  const Outcome check = Check(Renewing(), result, where_);
-  EXPECT_THAT(check, Fails(103, MsgAndDetails(HasSubstr("address 10.5.0.2/24 is missing"))));
-  EXPECT_THAT(check.err, HasSubstr("its address is 10.5.0.7 now"));
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-}
-
-TEST_F(RenewedAddress, IsNotANeighboursNorTheGatewaysNorOfAnotherSubnet) {
-  Attach(Renewing(), where_);
-  Node& other = AddContainer("other");
-  const json leased = Config(
-      {{"name", "leased"}, {"ipam", {{"subnet", "10.5.0.0/24"}, {"rangeStart", "10.5.0.7"}}}});
-  EXPECT_EQ(AddressOf(Attach(leased, As("other", other))), "10.5.0.7");
-  for (const char* const address : {"10.5.0.7/24", "10.6.0.7/24", "10.5.0.1/24"}) {
-    container().Must(Words("ip address flush dev eth0 scope global"));
-    container().Must(Words(Cat("ip address add ", address, " dev eth0")));
-    static_cast<void>(RunLine("reconcile"));
-    EXPECT_EQ(ReadRecord("alloc-1").at("ipam").at("addresses"), json({"10.5.0.2/24"}));
-    EXPECT_TRUE(Ping(other, kOutsideIp4)) << address;
-    EXPECT_TRUE(Ping(host(), "10.5.0.7")) << address;
-  }
 }
 
 }  // namespace

@@ -21,9 +21,9 @@ LostLink $ ip link delete $VETH
 fail bridge.ports: is missing, and the container's interface with it
 fix: nomad alloc stop alloc-1
 
-RenamedLink $ ip link set $VETH down; ip link set $VETH name foo0; ip link set foo0 up
-fail bridge.ports: was renamed to 'foo0'
-fix: nomad-bridge reconcile
+RenamedBridge $ ip link set nomad down; ip link set nomad name old; ip link set old up
+fail bridge.intact: bridge 'nomad' is missing, and its address 172.26.64.1/20 is on 'old'
+fix: ip link set old down && ip link set old name nomad && nomad-bridge reconcile
 
 Mac $ ip -n container link set eth0 address 02:00:00:00:00:77
 fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck drops

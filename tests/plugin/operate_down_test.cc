@@ -34,13 +34,6 @@ TEST_F(Down, LeavesNothingOfOursInTheKernel) {
   EXPECT_EQ(Output("down"), "nothing of it is in the kernel\n");
 }
 
-TEST_F(Down, RemovesABridgeOfOursWithAnotherMac) {
-  Attach(Web());
-  Detach(Web());
-  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
-  EXPECT_THAT(Output("down"), HasSubstr("bridge nomad: removed\n"));
-}
-
 TEST_F(Down, IsRefusedWhereThereIsAnAttachment) {
   Attach(Web());
   const Snapshot before = TakeSnapshot();

@@ -172,37 +172,6 @@ TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
   }
 }
 
-// ---- a bridge of ours is known by its MAC
-
-TEST_F(Reconcile, GivesABridgeOfOursItsMacBack) {
-  AttachAll();
-  const std::string mac = LinkOn(host(), "nomad").at("address");
-  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0));
-  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
-  Attach(Config(), As("later", AddContainer("later")));
-
-  EXPECT_THAT(RunLine("doctor bridge"),
-              Exits(1, Out(HasSubstr("the MAC of bridge 'nomad' was changed"))));
-  EXPECT_THAT(RunLine("reconcile -if-changed"),
-              Exits(0, Err(HasSubstr("repaired: the MAC of bridge 'nomad' was changed\n"))));
-  EXPECT_EQ(LinkOn(host(), "nomad").at("address"), mac);
-  EXPECT_FALSE(ReadRecord("later").at("link").contains("adopted"));
-  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
-  ExpectServes();
-}
-
-// As ADD and CHECK do.
-TEST_F(Reconcile, LeavesItsMacToABridgeOfOursWithAnUplink) {
-  AttachAll();
-  host().Must(Words("ip link add card up type veth peer name cable"));
-  host().Must(Words("ip link set card master nomad"));
-  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has an uplink"))));
-  host().Must(Words("ip link set card nomaster"));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  EXPECT_EQ(LinkOn(host(), "nomad").at("address"), "02:00:5e:00:00:01");
-}
-
 // ---- what cannot be repaired, and who is at work
 
 TEST_F(Reconcile, GoesOnPastWhatItCannotRepair) {
@@ -282,15 +251,6 @@ TEST_F(Reconcile, LeavesOutWhatAnotherCommandWorksOn) {
   EXPECT_EQ(document.at("failed"), json::array());
   EXPECT_EQ(At(document, "/busy/0/containerId"), "busy");
   ExpectServes();
-}
-
-// Which would be the way to a LAN.
-TEST_F(Reconcile, TakesNoPortOfOursWithAnotherNameForAnUplink) {
-  AttachAll();
-  const std::string port = HostVethOf(web_);
-  host().Shell(Cat("ip link set ", port, " down; ip link set ", port, " name foo0 up"));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(Not(HasSubstr("uplink")))));
-  EXPECT_FALSE(ReadRecord("alloc-1").at("link").contains("adopted"));
 }
 
 TEST_F(Reconcile, CannotTellWithoutRoot) {

@@ -19,7 +19,7 @@ struct Damage : Named {
   const char* firewall = "none";   // beside us
   bool is_of_all = false;          // of every allocation, although it names one
 
-  // Then the ADD of another leaves it to its owner's CHECK; else it repairs it and says so.
+  // Then the ADD of another leaves it to its owner's CHECK; else it repairs it without a word.
   [[nodiscard]] bool IsOfOneAllocation() const {
     const bool names_one = text.find("VETH") != text.npos || text.find("ADDRESS") != text.npos;
     return names_one && !is_of_all;
