@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "plugin/link/liveness.h"
 #include "plugin/policy/judge.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/converge.h"
-#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::attachment {
@@ -34,11 +34,10 @@ policy::Program FindFormer(state::Host& host) {
   return host.policy.Program();
 }
 
-// Once per bridge, before anything is changed: what is refused is to be refused from the first
-// packet on.
+// Once per bridge.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
-  Mismatches implied(Mode::kRepair);
+  Mismatches unlogged(Mode::kRepair);
   for (const state::Record& record : records) {
     const bool is_judged = record.rules.policy.in || record.rules.policy.out;
     const std::string key = record.link.bridge + (is_judged ? "" : " ");
@@ -47,8 +46,8 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
             ? host.net.FindLink(record.link.bridge)
             : std::nullopt;
     if (bridge) {
-      rules::RequireJudgedBridge(host, *bridge, record);
-      rules::CheckJudgedBridge(host, *bridge, record, implied, rules::RulesLock::kHeld);
+      rules::RequireBridgeNetfilter(host, *bridge, record);
+      rules::CheckBridgeNetfilter(host, *bridge, record, unlogged);
     }
   }
 }
@@ -61,17 +60,18 @@ void NoteJudgements(state::Host& host, const policy::Program& program) {
   });
 }
 
-void PutInForce(state::Host& host,
-                const policy::Program& program,
-                const std::string& directory,
-                const std::vector<state::Record>& judged) {
+void SwitchPolicies(state::Host& host,
+                    const policy::Program& program,
+                    const std::string& directory,
+                    const std::vector<state::Record>& judged) {
   const std::optional<std::string> former = state::PolicyFile::FindText();
+  // The file before the kernel: killed in between, the next command puts these in force.
   host.policy.Write(program, directory);
   try {
+    // The bridges before the rules: what is refused is refused from the first packet on.
     CheckBridges(host, judged);
-    Mismatches implied(Mode::kRepair);
-    static_cast<void>(rules::Converge(host, {.is_whole = true}, implied));
-    rules::CheckFlagsGivenBack(host, implied, rules::RulesLock::kHeld);
+    Mismatches unlogged(Mode::kRepair);
+    rules::Converge(host, {.at_least = rules::Depth::kEverything}, unlogged);
   } catch (...) {
     host.policy.Restore(former);
     throw;
@@ -107,7 +107,7 @@ ReachChanges ApplyPolicies(state::Host& host,
   }
   std::ranges::stable_sort(reach.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
-    PutInForce(host, program, directory, judged);
+    SwitchPolicies(host, program, directory, judged);
     NoteJudgements(host, program);
     reach.unseen = rules::FindUnseenTraffic(host, judged);
   }

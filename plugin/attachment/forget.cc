@@ -48,7 +48,6 @@ void ForgetBridges(state::Host& host) {
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
     std::erase_if(now.bridges, [&](const auto& each) { return unused.contains(each.first); });
     std::erase_if(now.opened_ifnames, is_gone);
-    std::erase_if(now.segments, is_gone);
   });
 }
 

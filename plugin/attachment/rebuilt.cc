@@ -183,7 +183,7 @@ firewall::ForwardHook ForwardHookInForce(state::Host& host) {
   firewall::ForwardHook hook{.admin_chain = cni::TypeOf("nomad-bridge").defaults.admin_chain};
   const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
   if (!checkpoint.admin_chains.empty()) {
-    hook.admin_chain = checkpoint.admin_chains.front();
+    hook.admin_chain = checkpoint.admin_chains.begin()->first;
   }
   hook.accept_mark_bit = checkpoint.accept_mark_bit != state::kNoMarkBit
                              ? checkpoint.accept_mark_bit

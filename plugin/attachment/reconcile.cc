@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/file_lock.h"
-#include "plugin/attachment/fingerprint.h"
 #include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
@@ -17,8 +16,6 @@
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/intact.h"
-#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
@@ -28,26 +25,31 @@ namespace {
 
 using Area = Mismatch::Area;
 using Extent = Scope::Extent;
+using rules::Depth;
 
 class Reconciler {
  public:
   Reconciler(state::Host& host, const Scope& scope, Outcome& outcome)
-      : host_(host),
-        scope_(scope),
-        outcome_(outcome),
-        mismatches_(outcome.mismatches),
-        log_(outcome.mismatches) {}
+      : host_(host), scope_(scope), outcome_(outcome), mismatches_(outcome.mismatches) {
+    // ADD and `up` say nothing of what they make.
+    if (scope.extent != Extent::kBridge && scope.extent != Extent::kNetwork) {
+      log_.emplace(outcome.mismatches);
+    }
+  }
 
   void Run(const Progress& progress) {
     switch (scope_.extent) {
       case Extent::kBridge:
         return CheckNewSegment(host_, scope_.record->Finished(), mismatches_);
-      case Extent::kShared:
-        return CheckShared();
+      case Extent::kNetwork:
+        return CheckNetwork(scope_.record->Finished());
+      case Extent::kTables:
+        return CheckTables();
       case Extent::kOne:
         return CheckOne(scope_.record->OnlyLive());
       case Extent::kRules:
-        return CheckRuleset({.is_whole = true, .valid = scope_.valid});
+        CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid});
+        return;
       case Extent::kAll:
         return CheckAll(progress);
     }
@@ -64,20 +66,23 @@ class Reconciler {
     rules::CheckLocalhost(host_, record, mismatches_);
   }
 
-  void CheckShared() {
-    if (scope_.record != nullptr) {
-      const state::Record record = scope_.record->Finished();
-      CheckNewSegment(host_, record, mismatches_);
-      if (record.HasRules()) {
-        CheckRuleset({.added = &record});
-        rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
-      }
+  void CheckNetwork(const state::Record& record) {
+    CheckNewSegment(host_, record, mismatches_);
+    if (record.HasRules()) {
+      CheckRuleset({.added = &record});
+      rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
+    }
+  }
+
+  // Records are read only if somebody has changed a rule: each ADD and DEL of ours leads here, too.
+  void CheckTables() {
+    if (CheckRuleset({}) == Depth::kNothing) {
       return;
     }
-    CheckRuleset({.foreign_until = scope_.foreign_until});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
-      if (record && !IsZoneKnown(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {
+      if (record && !gateways_.contains(record->link.gateway_ifname) &&
+          link::IsAlive(host_, *record)) {
         NoteGateway(*record);
       }
     }
@@ -87,11 +92,6 @@ class Reconciler {
   void CheckAll(const Progress& progress) {
     if (mismatches_.is_repairing()) {
       outcome_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
-    }
-    // Taken before anything is looked at.
-    if (mismatches_.is_repairing()) {
-      fingerprint_.emplace(host_);
-      fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
     }
     const std::vector<rtnl::Link> listed =
         scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
@@ -110,20 +110,17 @@ class Reconciler {
     }
     // Once for all, in one batch, after the links that its elements name.
     outcome_.Try(Area::kTable, "the rules", [&] {
-      const bool is_whole = !scope_.is_quick || !rules::AreIntactOfAll(host_);
-      CheckRuleset({.is_whole = is_whole, .valid = scope_.valid, .listed = &*listed_});
+      CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid, .listed = &*listed_});
     });
+    // After the rules, which make route_localnet safe.
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
       outcome_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
         rules::CheckLocalhost(host_, record, mismatches_);
       });
     }
+    // Last: their tools take their time.
     CheckOtherFirewalls();
-    outcome_.Try(Area::kPolicy, "what policies have turned on", [&] {
-      rules::CheckFlagsGivenBack(host_, mismatches_);
-    });
-    NoteFingerprint();
   }
 
   // Those without a file. The links were listed before: an ADD makes one after its record.
@@ -148,18 +145,6 @@ class Reconciler {
       });
     }
     return record;
-  }
-
-  // The next reconcile -if-changed goes by it. What was not right is looked at again.
-  void NoteFingerprint() {
-    if (mismatches_.is_repairing() && outcome_.attachments > 0) {
-      rules::UpdateCheckpoint(host_, [&](state::Checkpoint& now) {
-        fingerprint_->NoteIn(now);
-        if (!mismatches_.repaired().empty() || !outcome_.failed.empty() || !outcome_.busy.empty()) {
-          now.fingerprint.clear();
-        }
-      });
-    }
   }
 
   // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is
@@ -204,14 +189,6 @@ class Reconciler {
   // What is looked at once for all, after them.
   void Note(const state::Record& live) {
     NoteGateway(live);
-    if (fingerprint_) {
-      fingerprint_->AddDataDir(live.ipam.data_dir);
-      fingerprint_->AddSegment(live.link.bridge);
-      fingerprint_->AddSegment(live.link.gateway_ifname);
-      if (IsRenewable(live)) {
-        fingerprint_->AddContainer(Cat(live.id.ifname, ' ', live.netns_path));
-      }
-    }
     if (live.IsLive(cni::Part::kLink)) {
       adopted_[live.link.bridge].insert(live.link.adopted);
     }
@@ -248,23 +225,16 @@ class Reconciler {
                : std::nullopt;
   }
 
-  void CheckRuleset(const rules::Extent& extent) {
-    checkpoint_ = rules::CheckRuleset(host_, extent, mismatches_);
+  Depth CheckRuleset(const rules::RulesetScope& scope) {
+    rules::Converged converged = rules::CheckRuleset(host_, scope, mismatches_);
+    checkpoint_ = std::move(converged.checkpoint);
+    return converged.depth;
   }
 
   void NoteGateway(const state::Record& record) {
     if (rules::HasForwardHook(record)) {
-      state::Record& known =
-          gateways_.try_emplace(record.link.gateway_ifname, record).first->second;
-      if (known.rules.firewalld_zone.empty()) {  // it was rebuilt; another one may tell
-        known = record;
-      }
+      gateways_.try_emplace(record.link.gateway_ifname, record);
     }
-  }
-
-  [[nodiscard]] bool IsZoneKnown(const std::string& gateway_ifname) const {
-    const auto known = gateways_.find(gateway_ifname);
-    return known != gateways_.end() && !known->second.rules.firewalld_zone.empty();
   }
 
   void CheckOtherFirewalls() {
@@ -292,21 +262,15 @@ class Reconciler {
   const Scope& scope_;
   Outcome& outcome_;
   Mismatches& mismatches_;
-  state::RepairLog log_;
+  std::optional<state::RepairLog> log_;
   state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
   std::map<std::string, std::set<bool>> adopted_;  // by bridge: what its records say
   std::map<std::string, state::Record> gateways_;  // a record behind each
-  std::optional<Fingerprint> fingerprint_;         // of all, to be noted
   std::optional<link::ListedVeths> listed_;        // for the first look at each of all
 };
 
 }  // namespace
-
-bool IsUnchanged(state::Host& host) {
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  return checkpoint && checkpoint->fingerprint == Fingerprint(host, *checkpoint).Text();
-}
 
 Outcome Reconcile(state::Host& host, const Scope& scope, Mode mode, const Progress& progress) {
   Outcome outcome(mode);

@@ -11,7 +11,6 @@
 #include "plugin/link/container.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
-#include "plugin/rules/intact.h"
 #include "plugin/rules/stale_flows.h"
 #include "plugin/state/kernel_names.h"
 
@@ -64,10 +63,9 @@ void Follow(state::Host& host, const state::Record& record, const std::vector<Re
   const state::Record renewed = With(*whole, renewals);
   // Killed behind any of these, a reconcile of all removes what no record explains, and adds what
   // is missing.
-  rules::NoteOtherElements(host);
   host.records.Write(renewed);
   rules::RemoveElements(host, record, renewed);
-  Publish(host, renewed, firewall::PlanMode::kLookUp);
+  Publish(host, renewed);
   rules::ForgetStaleFlows(host, record, {cni::Part::kAddress, cni::Part::kPorts});
 }
 

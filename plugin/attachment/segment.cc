@@ -11,9 +11,8 @@
 #include "plugin/link/host_veth.h"
 #include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/converge.h"
-#include "plugin/rules/intact.h"
-#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/kernel_names.h"
 
@@ -55,7 +54,6 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
 
 // In the records of `bridge`.
 void NoteAdopted(state::Host& host, const std::string& bridge, bool is_adopted) {
-  rules::NoteOtherElements(host);
   host.records.Update([&](state::Record& record) {
     return record.link.bridge == bridge &&
            std::exchange(record.link.adopted, is_adopted) != is_adopted;
@@ -141,7 +139,7 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
   }
   std::optional<rtnl::Link> bridge = link::CheckBridge(host, record, mismatches);
   if (bridge) {
-    rules::CheckJudgedBridge(host, *bridge, record, mismatches);
+    rules::CheckBridgeNetfilter(host, *bridge, record, mismatches);
   }
   if (bridge && mismatches.is_repairing()) {
     CheckNewBridge(host, *bridge, mismatches);
@@ -169,7 +167,7 @@ void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches&
   }
   mismatches.AddAll(std::move(found));
   if (bridge) {
-    rules::RequireJudgedBridge(host, *bridge, record);
+    rules::RequireBridgeNetfilter(host, *bridge, record);
   }
 }
 

@@ -70,7 +70,7 @@ struct Check {
 class Examination {
  public:
   // `most`: the dearest checks that will be asked for.
-  Examination(state::Host& of, const Inventory& taken, Cost most);
+  Examination(state::Host& of, const Inventory& taken);
 
   state::Host& host;
   const Inventory& inventory;
@@ -106,7 +106,6 @@ class Examination {
   const std::vector<ConfigFile>& Configs();
 
  private:
-  Cost most_;
   std::string_view check_;
   std::optional<attachment::Outcome> reconciled_;
   std::vector<std::string> plugin_dirs_;  // there is at least one

@@ -18,22 +18,12 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/terminal.h"
-#include "plugin/rules/converge.h"
-#include "plugin/rules/intact.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array kGcFlags = {kDryRunFlag, kJsonFlag};
-
-constexpr std::array kReconcileFlags = {
-    kDryRunFlag,
-    Flag{"if-changed", nullptr, "does nothing while neither rules nor links have changed"},
-    kJsonFlag};
-
-// kOthersChanged: only what all attachments share was compared.
-enum class RulesetState { kCompared, kOthersChanged, kUnchanged };
+constexpr std::array kBothFlags = {kDryRunFlag, kJsonFlag};
 
 // What was found: repaired, and left.
 std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
@@ -60,7 +50,7 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   return failures;
 }
 
-Json ToJson(std::string_view command, const attachment::Outcome& outcome, RulesetState state) {
+Json ToJson(std::string_view command, const attachment::Outcome& outcome) {
   const std::vector<Mismatch> found = AllOf(outcome.mismatches);
   const auto mismatch_json = [](const Mismatch& mismatch) -> Json {
     return {{"area", Text(mismatch.area)},
@@ -75,7 +65,6 @@ Json ToJson(std::string_view command, const attachment::Outcome& outcome, Rulese
   };
   return {{"command", command},
           {"dryRun", !outcome.mismatches.is_repairing()},
-          {"unchanged", state == RulesetState::kUnchanged},
           {"attachments", outcome.attachments},
           {"found", ArrayOf(found, &Mismatch::text)},
           {"mismatches", ArrayOf(found, mismatch_json)},
@@ -114,12 +103,7 @@ std::string SummaryOf(std::string_view command, const attachment::Outcome& outco
                                 done);
 }
 
-std::string TextOf(std::string_view command,
-                   const attachment::Outcome& outcome,
-                   RulesetState state) {
-  if (state == RulesetState::kUnchanged) {
-    return "nothing has changed\n";
-  }
+std::string TextOf(std::string_view command, const attachment::Outcome& outcome) {
   std::string text;
   if (!outcome.mismatches.is_repairing()) {
     for (const Mismatch& mismatch : outcome.mismatches.left()) {
@@ -127,10 +111,7 @@ std::string TextOf(std::string_view command,
       text += Cat(Printable(mismatch.text), fix.empty() ? "" : "; ", fix, '\n');
     }
   }
-  text += Cat(state == RulesetState::kOthersChanged ? "only other tables have changed"
-                                                    : Counted(outcome.attachments, "attachment"),
-              "; ",
-              SummaryOf(command, outcome));
+  text += Cat(Counted(outcome.attachments, "attachment"), "; ", SummaryOf(command, outcome));
   if (!outcome.busy.empty()) {
     text += Format(
         "; {} left out, as {}",
@@ -159,12 +140,11 @@ attachment::Progress ProgressOnTerminal(std::string_view command) {
 // run found something.
 int Report(const Arguments& arguments,
            std::string_view command,
-           const attachment::Outcome& outcome,
-           RulesetState state = RulesetState::kCompared) {
+           const attachment::Outcome& outcome) {
   if (arguments.Has("json")) {
-    PrintDocument(ToJson(command, outcome, state));
+    PrintDocument(ToJson(command, outcome));
   } else {
-    Print(TextOf(command, outcome, state));
+    Print(TextOf(command, outcome));
   }
   const std::vector<std::string> failures = FailuresOf(outcome);
   for (const std::string& failure : failures) {
@@ -174,32 +154,17 @@ int Report(const Arguments& arguments,
 }
 
 int RunReconcile(const Arguments& arguments) {
-  std::optional<nft::Changes> changes;
-  if (const UniqueFd socket = nft::TakeChangeSocket()) {
-    changes = nft::ReadChanges(socket);
+  attachment::Scope scope;
+  // Without a change on the socket it is the timer that runs us, or somebody who types it.
+  if (const UniqueFd socket = nft::TakeChangeSocket(); socket && nft::DrainChanges(socket)) {
+    scope.extent = attachment::Scope::Extent::kTables;
   }
   RequireRoot("reconcile");
   state::Host host = state::Host::Open();
-  const Mode mode = ModeOf(arguments);
-  attachment::Scope scope;
-  RulesetState state = RulesetState::kCompared;
-  if (arguments.Has("if-changed")) {
-    // Without one it is the timer that runs us: links, addresses and sysctls are looked at, too.
-    const bool is_of_rules = changes && changes->first_generation;
-    if (rules::AreIntact(host) && (is_of_rules || attachment::IsUnchanged(host))) {
-      return Report(arguments, "reconcile", attachment::Outcome(mode), RulesetState::kUnchanged);
-    }
-    if (is_of_rules && rules::AreForeign(host, *changes)) {
-      scope.extent = attachment::Scope::Extent::kShared;
-      scope.foreign_until = changes->last_generation;
-      state = RulesetState::kOthersChanged;
-    }
-    scope.is_quick = true;
-  }
-  return Report(arguments,
-                "reconcile",
-                attachment::Reconcile(host, scope, mode, ProgressOnTerminal("reconcile")),
-                state);
+  return Report(
+      arguments,
+      "reconcile",
+      attachment::Reconcile(host, scope, ModeOf(arguments), ProgressOnTerminal("reconcile")));
 }
 
 int RunGc(const Arguments& arguments) {
@@ -226,7 +191,7 @@ of every running allocation, as their records say; then other firewalls on this 
 inside an allocation is changed. Exit 1: something could not be repaired, or with -dry-run:
 would be.
 )",
-    .flags = kReconcileFlags,
+    .flags = kBothFlags,
     .run = RunReconcile};
 
 const Command kGc = {
@@ -237,7 +202,7 @@ const Command kGc = {
 leases that nothing else belongs to, and elements of the rules without an owner. Running
 allocations are left alone. Exit 1: something stayed, or with -dry-run: there is something.
 )",
-    .flags = kGcFlags,
+    .flags = kBothFlags,
     .run = RunGc};
 
 }  // namespace nomad_bridge::cli

@@ -8,10 +8,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
-#include "plugin/config/config.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/link/uplink.h"
 
@@ -126,31 +124,16 @@ void AddToZone(const std::string& tool, const std::string& link, const std::stri
   LogLine("added {} to zone {} of firewalld", link, zone);
 }
 
-// The operator's choice of another zone stands. False if the operator has to choose one.
-bool CheckZone(const std::string& link, const std::string& zone, Mismatches& mismatches) {
+// The operator's choice of another zone stands.
+void CheckZone(const std::string& link, const std::string& zone, Mismatches& mismatches) {
   const std::optional<std::string> tool = FindTool("firewall-cmd");
-  if (!tool || RunTool(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
-    return true;
+  if (tool && !RunTool(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
+    mismatches.Add(
+        {Mismatch::Area::kOtherFirewall,
+         link,
+         Format("'{}' is in no zone of firewalld, which rejects what comes from it", link)},
+        [&] { AddToZone(*tool, link, zone); });
   }
-  Mismatch mismatch{
-      Mismatch::Area::kOtherFirewall,
-      link,
-      Format("'{}' is in no zone of firewalld, which rejects what comes from it", link)};
-  if (!zone.empty()) {
-    mismatches.Add(std::move(mismatch), [&] { AddToZone(*tool, link, zone); });
-    return true;
-  }
-  // Its record was rebuilt; firewalld takes no zone for its default one.
-  const std::string add =
-      Format("--zone={} --add-interface={}", config::kDefaultFirewalldZone, ShellWord(link));
-  mismatch.fix =
-      Fix::Advice(Format("with 'firewalldZone' of its network, which is {} by "
-                         "default: firewall-cmd {} && firewall-cmd --permanent {}",
-                         config::kDefaultFirewalldZone,
-                         add,
-                         add));
-  mismatches.AddUnrepairable(std::move(mismatch));
-  return false;
 }
 
 // Whether firewalld is to have that link in a zone of ours. One that is also the node's way to its
@@ -179,24 +162,12 @@ bool CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
   if (record.rules.forward_hook.ipv6) {
     is_told &= Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
   }
-  bool has_zone = true;
   is_told &= Try([&] {
     if (IsFirewalldThere(host) && IsForZone(host, record.link.gateway_ifname)) {
-      has_zone = CheckZone(record.link.gateway_ifname, record.rules.firewalld_zone, mismatches);
+      CheckZone(record.link.gateway_ifname, record.rules.firewalld_zone, mismatches);
     }
   });
-  return is_told && has_zone;
-}
-
-Drops DropsOfOthers(state::Host& host, int accept_mark_bit, Drops known) {
-  Drops drops{.basis = firewall::ForeignDropsBasis(host.nft, accept_mark_bit)};
-  if (drops.basis == known.basis) {
-    return known;
-  }
-  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, accept_mark_bit)) {
-    drops.lines.push_back(Cat(what, "; fix: ", fix));
-  }
-  return drops;
+  return is_told;
 }
 
 void EnsureLegacyAcceptsGone(state::Host& host) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
@@ -45,10 +44,6 @@ void EnsureFilter(state::Host& host, const rtnl::Link& link) {
 }
 
 }  // namespace
-
-bool NeedsLocalhost(const state::Record& record, const std::string& ifname) {
-  return Contains(LinksForLocalhost(record), ifname);
-}
 
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   for (const std::string& name : LinksForLocalhost(record)) {

@@ -346,7 +346,7 @@ TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersFromTheNextReconcile) {
   outside().Must(Words(Cat("ip route add 172.26.64.0/20 via ", kHostIp4)));
 
   EXPECT_THAT(RunLine("doctor"), Out(HasSubstr("'uplink' is a port of bridge 'wan' of ours")));
-  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
   EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("wan")));
   EXPECT_TRUE(IsSilent(outside(), {.to = "172.26.64.2", .port = kPort}));
   EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", kHostIp4}));

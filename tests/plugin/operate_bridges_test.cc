@@ -36,7 +36,7 @@ TEST_F(Bridges, OfOursAreALansOnlyAsLongAsAStrayPortIsThere) {
   const std::string table = ListTable();
   const json bridge = LinkOn(host(), "nomad");
   PlugIn();
-  EXPECT_THAT(RunLine("reconcile -if-changed"),
+  EXPECT_THAT(RunLine("reconcile"),
               Exits(0, Err(HasSubstr("bridge 'nomad' has an uplink, 'card', and its records"))));
   EXPECT_TRUE(AdoptedIn("alloc-1"));
 
@@ -53,7 +53,7 @@ TEST_F(Bridges, OfOursAreALansOnlyAsLongAsAStrayPortIsThere) {
 
   EXPECT_THAT(RunLine("reconcile -n"),
               Exits(1, Out(HasSubstr("bridge 'nomad' has no uplink, and its records say it has"))));
-  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0, Err(HasSubstr("has no uplink"))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no uplink"))));
   EXPECT_FALSE(AdoptedIn("alloc-1"));
   EXPECT_EQ(ListTable(), table);
   EXPECT_EQ(LinkOn(host(), "nomad").at("addr_info"), bridge.at("addr_info"));

@@ -80,8 +80,8 @@ TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
   EXPECT_TRUE(Ping(third, "172.26.64.3"));
 }
 
-// What the second one needs of the bridge was never there.
-TEST_F(TwoNetworks, OnOneBridgeRepairNothingAtTheFirstAddOfTheSecond) {
+// Whether what it needs of the bridge was never there, or is gone.
+TEST_F(TwoNetworks, OnOneBridgeAnAddSaysNothingOfWhatItMakes) {
   Attach(Config(), As("a1", container()));
   for (const json& second : {DualStack({{"name", "dual"}}),
                              Config({{"name", "other"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}})}) {
@@ -93,7 +93,8 @@ TEST_F(TwoNetworks, OnOneBridgeRepairNothingAtTheFirstAddOfTheSecond) {
   EXPECT_THAT(RunPlugin("ADD",
                         Config({{"name", "other"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}}),
                         As("o2", AddContainer("o2"))),
-              Exits(0, Err(HasSubstr("repaired: address 10.9.0.1/24 is missing on 'nomad'"))));
+              Exits(0, Err("")));
+  EXPECT_THAT(AddressesOn(host(), "nomad"), Contains("10.9.0.1/24"));
 }
 
 TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {

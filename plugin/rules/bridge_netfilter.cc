@@ -1,4 +1,4 @@
-#include "plugin/rules/judged_bridges.h"
+#include "plugin/rules/bridge_netfilter.h"
 
 #include <optional>
 #include <set>
@@ -41,7 +41,7 @@ std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
                  : "modprobe br_netfilter"};
 }
 
-// Whether `record`, or, on a bridge of ours, anybody there, may be judged.
+// Whether policies may be about `record`, or, on a bridge of ours, about anybody there.
 bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const policy::Program& program = host.policy.Program();
   if (program.empty() || link::IsMadeByUs(bridge)) {
@@ -76,11 +76,10 @@ std::string KeyOf(state::Host& host, const state::Record& record) {
 
 }  // namespace
 
-void CheckJudgedBridge(state::Host& host,
-                       const rtnl::Link& bridge,
-                       const state::Record& record,
-                       Mismatches& mismatches,
-                       RulesLock lock) {
+void CheckBridgeNetfilter(state::Host& host,
+                          const rtnl::Link& bridge,
+                          const state::Record& record,
+                          Mismatches& mismatches) {
   if (!IsConcerned(host, bridge, record)) {
     return;
   }
@@ -93,49 +92,19 @@ void CheckJudgedBridge(state::Host& host,
          bridge.name,
          Format("bridge '{}' does not hand over to nf_tables what passes between its ports",
                 bridge.name)},
-        [&] {
-          // Noted first: what was not is never given back.
-          const auto note = [&](state::Checkpoint& now) {
-            now.nf_call_before.try_emplace(bridge.name, bridge.nf_call);
-          };
-          UpdateCheckpoint(host, note, lock);
-          host.net.Change(bridge, {.nf_call = kBoth});
-        });
+        [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
   }
 }
 
-void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
+void RequireBridgeNetfilter(state::Host& host,
+                            const rtnl::Link& bridge,
+                            const state::Record& record) {
   const std::optional<Mismatch> unseen =
       IsConcerned(host, bridge, record) ? FindUnseen(bridge) : std::nullopt;
   if (unseen) {
     throw Error(link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict,
                 unseen->text,
                 unseen->fix.Line());
-  }
-}
-
-void CheckFlagsGivenBack(state::Host& host, Mismatches& mismatches, RulesLock lock) {
-  const std::optional<state::Checkpoint> checkpoint =
-      host.policy.Program().empty() ? host.checkpoint.Find() : std::nullopt;
-  if (!checkpoint || checkpoint->nf_call_before.empty()) {
-    return;
-  }
-  RequireReadPolicies(host);
-  for (const auto& [name, before] : checkpoint->nf_call_before) {
-    const std::optional<rtnl::Link> bridge = host.net.FindLink(name);
-    const auto give_back = [&, bridge_name = name, nf_call = before] {
-      if (bridge && bridge->nf_call == kBoth) {
-        host.net.Change(*bridge, {.nf_call = nf_call});
-      }
-      const auto note = [&](state::Checkpoint& now) { now.nf_call_before.erase(bridge_name); };
-      UpdateCheckpoint(host, note, lock);
-    };
-    mismatches.Add({Mismatch::Area::kPolicy,
-                    name,
-                    Format("bridge '{}' hands over to nf_tables what passes between its ports, and "
-                           "there are no policies any more",
-                           name)},
-                   give_back);
   }
 }
 
@@ -151,7 +120,7 @@ std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
     }
     for (const rtnl::Link& bridge : BridgesOf(host, record)) {
       Mismatches mismatches(Mode::kLook);
-      CheckJudgedBridge(host, bridge, record, mismatches);
+      CheckBridgeNetfilter(host, bridge, record, mismatches);
       if (!mismatches.empty() && found.insert(bridge.name).second) {
         Append(all, mismatches.left());
       }
