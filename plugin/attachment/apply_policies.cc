@@ -55,7 +55,7 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
 // The records say what each has, so that its DEL finds that.
 void NoteJudgements(state::Host& host, const policy::Program& program) {
   host.records.Update([&](state::Record& record) {
-    const state::Record former = std::exchange(record, rules::Judged(record, program));
+    const state::Record former = std::exchange(record, rules::WithPolicies(record, program));
     return record.rules.policy != former.rules.policy;
   });
 }
@@ -100,7 +100,7 @@ ReachChanges ApplyPolicies(state::Host& host,
   for (const state::Record& record : LiveRecords(host)) {
     const policy::Judgement before = rules::JudgementOf(record, reach.former);
     const policy::Judgement& after =
-        judged.emplace_back(rules::Judged(record, program)).rules.policy;
+        judged.emplace_back(rules::WithPolicies(record, program)).rules.policy;
     if (before.in != after.in || before.out != after.out) {
       reach.changed.push_back(judged.back());
     }

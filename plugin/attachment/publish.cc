@@ -11,7 +11,7 @@
 #include "plugin/rules/forward_hooks.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/rules/published_port_warnings.h"
-#include "plugin/rules/stale_flows.h"
+#include "plugin/rules/stale_conntrack.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -53,7 +53,7 @@ void Publish(state::Host& host, const state::Record& record) {
   // After the commit: the chain localhost_guard, which makes route_localnet safe, is in force.
   rules::CheckLocalhost(host, record.Finished(), repaired);
   // After the commit: a packet before it would begin the same flow anew, untranslated.
-  rules::ForgetStaleFlows(host, record, {cni::Part::kPorts});
+  rules::DeleteStaleConntrack(host, record, {cni::Part::kPorts});
   // Last of what lets packets pass: other programs' tools may take seconds.
   if (checkpoint) {
     rules::CheckOtherFirewalls(host, record, *checkpoint, repaired);
@@ -80,7 +80,7 @@ void CheckRules(state::Host& host, const state::Record& record, Mismatches& mism
                                    : rules::CompareElements(host, record);
   if (!lost.empty() && mismatches.is_repairing()) {
     checkpoint = CommitElements(host, record);
-    rules::ForgetUntranslatedFlows(host, {record});
+    rules::DeleteUntranslatedConntrack(host, {record});
   }
   mismatches.AddAll(std::move(lost));
   rules::CheckOtherFirewalls(host, record, *checkpoint, mismatches);

@@ -29,11 +29,11 @@ using rules::Depth;
 
 class Reconciler {
  public:
-  Reconciler(state::Host& host, const Scope& scope, Outcome& outcome)
-      : host_(host), scope_(scope), outcome_(outcome), mismatches_(outcome.mismatches) {
+  Reconciler(state::Host& host, const Scope& scope, ReconcileReport& report)
+      : host_(host), scope_(scope), report_(report), mismatches_(report.mismatches) {
     // ADD and `up` say nothing of what they make.
     if (scope.extent != Extent::kBridge && scope.extent != Extent::kNetwork) {
-      log_.emplace(outcome.mismatches);
+      log_.emplace(report.mismatches);
     }
   }
 
@@ -91,31 +91,31 @@ class Reconciler {
 
   void CheckAll(const Progress& progress) {
     if (mismatches_.is_repairing()) {
-      outcome_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
+      report_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
     }
     const std::vector<rtnl::Link> listed =
         scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
     const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
     listed_.emplace(links);
-    outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(links); });
+    report_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(links); });
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
     }
     for (const auto& each : adopted_) {
-      outcome_.Try(Area::kBridge, Format("bridge '{}'", each.first), [&] {
+      report_.Try(Area::kBridge, Format("bridge '{}'", each.first), [&] {
         CheckAdopted(host_, each.first, each.second, mismatches_);
       });
     }
     // Once for all, in one batch, after the links that its elements name.
-    outcome_.Try(Area::kTable, "the rules", [&] {
+    report_.Try(Area::kTable, "the rules", [&] {
       CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid, .listed = &*listed_});
     });
     // After the rules, which make route_localnet safe.
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
-      outcome_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
+      report_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
         rules::CheckLocalhost(host_, record, mismatches_);
       });
     }
@@ -139,7 +139,7 @@ class Reconciler {
     const std::optional<rtnl::Link> veth =
         record ? std::nullopt : link::FindHostVeth(host_.net, id, link::Recorded::kNo);
     if (veth) {
-      outcome_.Try(Area::kRecord, "records that are lost", [&] {
+      report_.Try(Area::kRecord, "records that are lost", [&] {
         CheckLostRecord(host_, *veth, mismatches_);
         record = host_.records.Find(id);
       });
@@ -156,7 +156,7 @@ class Reconciler {
     }
     if (!record->IsAny(state::Phase::kLive)) {
       if (!host_.records.TryLock(id)) {
-        outcome_.busy.push_back(id);
+        report_.busy.push_back(id);
       }
       return;
     }
@@ -164,19 +164,19 @@ class Reconciler {
     if (!link::IsAlive(host_, *record, veth)) {
       return;
     }
-    ++outcome_.attachments;
+    ++report_.attachments;
     const state::Record live = record->OnlyLive();
     Note(live);
     // What is shared is looked at once, for the first record that needs it.
     const auto added = segments_.try_emplace(SegmentKey(live), Segment{live});
     Segment& segment = added.first->second;
     if (added.second) {
-      segment.is_usable = outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
+      segment.is_usable = report_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
         segment.bridge = CheckSegment(host_, live, mismatches_);
       });
     }
     if (segment.is_usable) {
-      outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
+      report_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
         CheckOwn(CheckRenewed(host_, live, first_look), veth, segment.bridge, first_look);
         if (!first_look.empty()) {
@@ -197,7 +197,7 @@ class Reconciler {
   void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
     const std::optional<FileLock> lock = host_.records.TryLock(id);
     if (!lock) {
-      outcome_.busy.push_back(id);
+      report_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
       CheckOwn(CheckRenewed(host_, *record, mismatches_), FindVeth(*record), bridge, mismatches_);
     }
@@ -239,7 +239,7 @@ class Reconciler {
 
   void CheckOtherFirewalls() {
     for (const auto& each : gateways_) {
-      outcome_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
+      report_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
         rules::CheckOtherFirewalls(host_, each.second, checkpoint_, mismatches_);
       });
     }
@@ -260,7 +260,7 @@ class Reconciler {
 
   state::Host& host_;
   const Scope& scope_;
-  Outcome& outcome_;
+  ReconcileReport& report_;
   Mismatches& mismatches_;
   std::optional<state::RepairLog> log_;
   state::Checkpoint checkpoint_;  // as the rules were compared last
@@ -272,10 +272,13 @@ class Reconciler {
 
 }  // namespace
 
-Outcome Reconcile(state::Host& host, const Scope& scope, Mode mode, const Progress& progress) {
-  Outcome outcome(mode);
-  Reconciler(host, scope, outcome).Run(progress);
-  return outcome;
+ReconcileReport Reconcile(state::Host& host,
+                          const Scope& scope,
+                          Mode mode,
+                          const Progress& progress) {
+  ReconcileReport report(mode);
+  Reconciler(host, scope, report).Run(progress);
+  return report;
 }
 
 }  // namespace nomad_bridge::attachment

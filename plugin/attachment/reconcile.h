@@ -9,7 +9,7 @@
 //          time.
 // Log      What was repaired is on stderr, in the words of the mismatch, once no lock is held. What
 //          an ADD or `up` makes is not.
-// Errors   Scope kAll: what failed is in the outcome, and the others are repaired all the same; kIo
+// Errors   Scope kAll: what failed is in the report, and the others are repaired all the same; kIo
 //          or kKernel if not even the records can be listed. Else what the kernel refuses is
 //          thrown: the errors of link/bridge.h, rules/commit.h and rules/converge.h.
 // Locks    Scope kOne: the attachment's own is held by the caller. kAll: of one with a
@@ -23,7 +23,7 @@
 #include <set>
 #include <vector>
 
-#include "plugin/attachment/outcome.h"
+#include "plugin/attachment/reconcile_report.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -47,7 +47,7 @@ struct Scope {
 };
 
 // NOLINTNEXTLINE(modernize-use-nodiscard): what was repaired is in the log
-Outcome Reconcile(
+ReconcileReport Reconcile(
     state::Host& host,
     const Scope& scope,
     Mode mode,

@@ -11,7 +11,7 @@
 #include "plugin/link/container.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
-#include "plugin/rules/stale_flows.h"
+#include "plugin/rules/stale_conntrack.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
@@ -66,7 +66,7 @@ void Follow(state::Host& host, const state::Record& record, const std::vector<Re
   host.records.Write(renewed);
   rules::RemoveElements(host, record, renewed);
   Publish(host, renewed);
-  rules::ForgetStaleFlows(host, record, {cni::Part::kAddress, cni::Part::kPorts});
+  rules::DeleteStaleConntrack(host, record, {cni::Part::kAddress, cni::Part::kPorts});
 }
 
 }  // namespace

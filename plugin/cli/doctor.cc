@@ -195,7 +195,7 @@ bool Examination::IsRepairable(Mismatch::Area area, const std::string& owner) {
 const std::string* Examination::FindObstacle(Mismatch::Area area) {
   Reconciled();
   const auto failed =
-      std::ranges::find(reconciled_->failed, area, &attachment::Outcome::Failure::area);
+      std::ranges::find(reconciled_->failed, area, &attachment::ReconcileReport::Failure::area);
   return failed != reconciled_->failed.end() ? &failed->cause : nullptr;
 }
 
@@ -214,7 +214,7 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   AddAll(Verdict::kFail, lines.repairable, "nomad-bridge reconcile");
   AddAll(Verdict::kFail, lines.leads_nowhere, kGcFix);
   AddAll(Verdict::kWarn, lines.left_over, kGcFix);
-  for (const attachment::Outcome::Failure& failure : reconciled_->failed) {
+  for (const attachment::ReconcileReport::Failure& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
       Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));
       results.back().cause = failure.cause;

@@ -17,7 +17,7 @@
 
 #include "base/fix.h"
 #include "base/mismatch.h"
-#include "plugin/attachment/outcome.h"
+#include "plugin/attachment/reconcile_report.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/state/host.h"
@@ -107,7 +107,7 @@ class Examination {
 
  private:
   std::string_view check_;
-  std::optional<attachment::Outcome> reconciled_;
+  std::optional<attachment::ReconcileReport> reconciled_;
   std::vector<std::string> plugin_dirs_;  // there is at least one
   std::optional<std::vector<ConfigFile>> configs_;
 };

@@ -33,13 +33,13 @@ std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
 }
 
 // What could not be repaired, a line each.
-std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
+std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
   std::vector<std::string> failures;
-  for (const attachment::Outcome::Failure& failure : outcome.failed) {
+  for (const attachment::ReconcileReport::Failure& failure : report.failed) {
     failures.push_back(failure.text);
   }
-  for (const Mismatch& mismatch : outcome.mismatches.left()) {
-    if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
+  for (const Mismatch& mismatch : report.mismatches.left()) {
+    if (report.mismatches.is_repairing() && !mismatch.repairable) {
       // What is of no container's own names itself what it is about.
       const bool is_containers =
           mismatch.area == Mismatch::Area::kPort || mismatch.area == Mismatch::Area::kLease;
@@ -50,8 +50,8 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   return failures;
 }
 
-Json ToJson(std::string_view command, const attachment::Outcome& outcome) {
-  const std::vector<Mismatch> found = AllOf(outcome.mismatches);
+Json ToJson(std::string_view command, const attachment::ReconcileReport& report) {
+  const std::vector<Mismatch> found = AllOf(report.mismatches);
   const auto mismatch_json = [](const Mismatch& mismatch) -> Json {
     return {{"area", Text(mismatch.area)},
             {"owner", mismatch.owner},
@@ -64,23 +64,23 @@ Json ToJson(std::string_view command, const attachment::Outcome& outcome) {
     return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
   };
   return {{"command", command},
-          {"dryRun", !outcome.mismatches.is_repairing()},
-          {"attachments", outcome.attachments},
+          {"dryRun", !report.mismatches.is_repairing()},
+          {"attachments", report.attachments},
           {"found", ArrayOf(found, &Mismatch::text)},
           {"mismatches", ArrayOf(found, mismatch_json)},
-          {"failed", FailuresOf(outcome)},
-          {"busy", ArrayOf(outcome.busy, id_json)}};
+          {"failed", FailuresOf(report)},
+          {"busy", ArrayOf(report.busy, id_json)}};
 }
 
 // "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired"; of a dry run "2 to
 // repair", "3 found wrong, 1 cannot be repaired".
-std::string SummaryOf(std::string_view command, const attachment::Outcome& outcome) {
+std::string SummaryOf(std::string_view command, const attachment::ReconcileReport& report) {
   const bool is_gc = command == kGc.name;
-  const bool is_repairing = outcome.mismatches.is_repairing();
+  const bool is_repairing = report.mismatches.is_repairing();
   const std::string_view act = is_gc ? "take back" : "repair";
   const std::string_view done = is_gc ? "taken back" : "repaired";
-  const std::size_t found = AllOf(outcome.mismatches).size();
-  if (const std::size_t failed = FailuresOf(outcome).size(); failed > 0) {
+  const std::size_t found = AllOf(report.mismatches).size();
+  if (const std::size_t failed = FailuresOf(report).size(); failed > 0) {
     return Format("{} {}, {} could not be {}",
                   found,
                   is_gc ? "found" : "found wrong",
@@ -93,7 +93,7 @@ std::string SummaryOf(std::string_view command, const attachment::Outcome& outco
   if (is_repairing) {
     return Cat(found, ' ', done);
   }
-  const auto& left = outcome.mismatches.left();
+  const auto& left = report.mismatches.left();
   const auto not_ours = std::ranges::count(left, false, &Mismatch::repairable);
   return not_ours == 0 ? Format("{} to {}", found, act)
                        : Format("{} {}, {} cannot be {}",
@@ -103,20 +103,20 @@ std::string SummaryOf(std::string_view command, const attachment::Outcome& outco
                                 done);
 }
 
-std::string TextOf(std::string_view command, const attachment::Outcome& outcome) {
+std::string TextOf(std::string_view command, const attachment::ReconcileReport& report) {
   std::string text;
-  if (!outcome.mismatches.is_repairing()) {
-    for (const Mismatch& mismatch : outcome.mismatches.left()) {
+  if (!report.mismatches.is_repairing()) {
+    for (const Mismatch& mismatch : report.mismatches.left()) {
       const std::string fix = ShowFix(mismatch.fix);
       text += Cat(Printable(mismatch.text), fix.empty() ? "" : "; ", fix, '\n');
     }
   }
-  text += Cat(Counted(outcome.attachments, "attachment"), "; ", SummaryOf(command, outcome));
-  if (!outcome.busy.empty()) {
+  text += Cat(Counted(report.attachments, "attachment"), "; ", SummaryOf(command, report));
+  if (!report.busy.empty()) {
     text += Format(
         "; {} left out, as {}",
-        outcome.busy.size(),
-        outcome.busy.size() == 1 ? "another command works on it" : "other commands work on them");
+        report.busy.size(),
+        report.busy.size() == 1 ? "another command works on it" : "other commands work on them");
   }
   return text + '\n';
 }
@@ -136,21 +136,21 @@ attachment::Progress ProgressOnTerminal(std::string_view command) {
   };
 }
 
-// Prints the `outcome` of `command`, and returns the exit code: kNo if something failed, or a dry
+// Prints the `report` of `command`, and returns the exit code: kNo if something failed, or a dry
 // run found something.
 int Report(const Arguments& arguments,
            std::string_view command,
-           const attachment::Outcome& outcome) {
+           const attachment::ReconcileReport& report) {
   if (arguments.Has("json")) {
-    PrintDocument(ToJson(command, outcome));
+    PrintDocument(ToJson(command, report));
   } else {
-    Print(TextOf(command, outcome));
+    Print(TextOf(command, report));
   }
-  const std::vector<std::string> failures = FailuresOf(outcome);
+  const std::vector<std::string> failures = FailuresOf(report);
   for (const std::string& failure : failures) {
     LogLine("{}", Printable(failure));
   }
-  return failures.empty() && outcome.mismatches.left().empty() ? kYes : kNo;
+  return failures.empty() && report.mismatches.left().empty() ? kYes : kNo;
 }
 
 int RunReconcile(const Arguments& arguments) {
@@ -171,13 +171,14 @@ int RunGc(const Arguments& arguments) {
   RequireRoot("gc");
   state::Host host = state::Host::Open();
   const Mode mode = ModeOf(arguments);
-  attachment::Outcome outcome = attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
-  outcome.Try(Mismatch::Area::kTable, "the rules", [&] {
-    outcome.mismatches.AddAll(
+  attachment::ReconcileReport report =
+      attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
+  report.Try(Mismatch::Area::kTable, "the rules", [&] {
+    report.mismatches.AddAll(
         attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode)
             .mismatches);
   });
-  return Report(arguments, "gc", outcome);
+  return Report(arguments, "gc", report);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ state::Record IntentOf(Session& session) {
   if (!session.config.rules.ports.empty()) {
     intent.rules.ways = link::FindWaysBeyond(session.host.net);
   }
-  return rules::Judged(std::move(intent), session.host.policy.Program());
+  return rules::WithPolicies(std::move(intent), session.host.policy.Program());
 }
 
 // Shared by every attachment on this node, so never undone.

@@ -156,7 +156,7 @@ bool HasElements(state::Host& host, const state::Record& record) {
 
 void NoteRebuilt(Session& session, const state::Record& record, Mismatches& mismatches) {
   mismatches.Add(state::LostRecord(record.id), [&] {
-    session.host.records.Write(rules::Judged(record, session.host.policy.Program()));
+    session.host.records.Write(rules::WithPolicies(record, session.host.policy.Program()));
   });
 }
 
@@ -177,8 +177,8 @@ state::Record DescribeChained(Session& session, const std::optional<state::Recor
   if (session.type.Provides(cni::Part::kPorts) && !session.config.rules.ports.empty()) {
     record.rules.ways = link::FindWaysBeyond(session.host.net);
   }
-  return rules::Judged(WithRules(std::move(record), session.type, session.config.rules),
-                       session.host.policy.Program());
+  return rules::WithPolicies(WithRules(std::move(record), session.type, session.config.rules),
+                             session.host.policy.Program());
 }
 
 bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,

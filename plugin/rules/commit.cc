@@ -178,7 +178,7 @@ class Transaction {
 // so that the elements of a killed ADD are found by it.
 state::Record WithCurrentPolicies(state::Host& host, const state::Record& record) {
   host.policy.Refresh();
-  state::Record current = Judged(record, host.policy.Program());
+  state::Record current = WithPolicies(record, host.policy.Program());
   if (current.rules.policy != record.rules.policy && record.IsAny(state::Phase::kMaking)) {
     host.records.Write(current);
   }

@@ -13,7 +13,7 @@
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/stale_flows.h"
+#include "plugin/rules/stale_conntrack.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
 
@@ -138,7 +138,7 @@ class Convergence {
     // After the rules are back: flows that began while they were away would go on without a
     // translation, and before that a packet would begin the same flow anew.
     if (is_repaired) {
-      ForgetUntranslatedFlows(host_, desired_->records());
+      DeleteUntranslatedConntrack(host_, desired_->records());
     }
     // Last: killed before this, the next command compares once more.
     if (mismatches_.is_repairing()) {
@@ -191,7 +191,7 @@ Converged CheckRuleset(state::Host& host, const RulesetScope& scope, Mismatches&
 std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record) {
   std::vector<Mismatch> mismatches;
   const policy::Program& program = host.policy.Program();
-  const state::Record live = Judged(record.OnlyLive(), program);
+  const state::Record live = WithPolicies(record.OnlyLive(), program);
   const std::vector<nft::Element> elements = ElementsOf(live);
   const std::vector<firewall::Presence> presences = firewall::FindPresences(host.nft, elements);
   for (std::size_t i = 0; i < elements.size(); ++i) {

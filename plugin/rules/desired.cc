@@ -20,7 +20,7 @@ DesiredState::DesiredState(state::Host& host,
       const std::optional<rtnl::Link> veth =
           listed != nullptr ? listed->Find(id, link::Recorded::kYes) : std::nullopt;
       const bool is_alive = link::IsAlive(host, *record, veth);
-      Add(Judged(*std::move(record), host.policy.Program()), is_alive);
+      Add(WithPolicies(*std::move(record), host.policy.Program()), is_alive);
     }
   }
   Append(elements_.elements, ListElements(host.policy.Program()));

@@ -183,7 +183,7 @@ policy::Judgement JudgementOf(const state::Record& record, const policy::Program
              : policy::Judgement();
 }
 
-state::Record Judged(state::Record record, const policy::Program& program) {
+state::Record WithPolicies(state::Record record, const policy::Program& program) {
   record.rules.policy = {JudgementOf(record, program), program.Revision()};
   return record;
 }
