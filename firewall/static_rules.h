@@ -40,9 +40,6 @@ constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nom
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);
 
-// The bit of the mark that our rules in CNI-FORWARD accept; nullopt if there are none.
-[[nodiscard]] std::optional<int> FindAcceptedBit(nft::Socket& socket);
-
 // Appends to `batch` the deletion of our rules that accept a mark, of both families. Returns them,
 // for people. The chains and the jumps are the reference plugin's and the operator's, too.
 [[nodiscard]] std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch);
