@@ -187,7 +187,7 @@ firewall::ForwardHook ForwardHookInForce(state::Host& host) {
   }
   hook.accept_mark_bit = checkpoint.accept_mark_bit != state::kNoMarkBit
                              ? checkpoint.accept_mark_bit
-                             : firewall::FindAcceptedBit(host.nft).value_or(hook.accept_mark_bit);
+                             : hook.accept_mark_bit;
   return hook;
 }
 
@@ -265,7 +265,7 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   if (rebuilt && rules::FindUnreadPolicies(host)) {
     rebuilt->rules.policy = {JudgementBy(elements), {}};
   } else if (rebuilt) {
-    rebuilt = rules::Judged(*std::move(rebuilt), host.policy.Program());
+    rebuilt = rules::WithPolicies(*std::move(rebuilt), host.policy.Program());
   }
   return rebuilt;
 }

@@ -30,10 +30,10 @@ std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
   return Mismatch{
       .area = Mismatch::Area::kPolicy,
       .owner = bridge.name,
-      .text = Format("policies cannot judge what passes between the ports of bridge '{}': {}",
+      .text = Format("policies do not apply to traffic between the ports of bridge '{}': {}",
                      bridge.name,
-                     has_module ? "it is not ours; if all that passes it may pass the node's rules"
-                                : "the kernel module br_netfilter is not loaded"),
+                     has_module ? "it is not ours, and does not hand its traffic over to nf_tables"
+                                : "br_netfilter is not loaded"),
       .repairable = false,
       .fix = has_module
                  ? Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
@@ -90,7 +90,7 @@ void CheckBridgeNetfilter(state::Host& host,
     mismatches.Add(
         {Mismatch::Area::kPolicy,
          bridge.name,
-         Format("bridge '{}' does not hand over to nf_tables what passes between its ports",
+         Format("bridge '{}' does not hand over to nf_tables the traffic between its ports",
                 bridge.name)},
         [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
   }
