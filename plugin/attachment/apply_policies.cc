@@ -93,6 +93,7 @@ ReachChanges ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,
                            Mode mode) {
+  // For all of it: no ADD puts an attachment in force by the former policies meanwhile.
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
   ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
@@ -108,6 +109,8 @@ ReachChanges ApplyPolicies(state::Host& host,
   std::ranges::stable_sort(reach.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
     SwitchPolicies(host, program, directory, judged);
+    // After the kernel: a DEL in between finds the elements by a dump, as its record is of other
+    // policies (rules/commit.cc).
     NoteJudgements(host, program);
     reach.unseen = rules::FindUnseenTraffic(host, judged);
   }

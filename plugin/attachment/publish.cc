@@ -94,6 +94,7 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
   if (checkpoint && !checkpoint->has_siblings) {
     return;
   }
+  // After the rules of `record` are gone: until then its ports are taken.
   for (const AttachmentId& id : host.records.List("")) {
     if (!rules::IsSameContainer(id, record)) {
       continue;

@@ -98,6 +98,7 @@ class Reconciler {
     const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
     listed_.emplace(links);
     report_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(links); });
+    // Links before rules, whose elements name them.
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
@@ -179,6 +180,7 @@ class Reconciler {
       report_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
         CheckOwn(CheckRenewed(host_, live, first_look), veth, segment.bridge, first_look);
+        // The first look was without its lock: a command may have been at work.
         if (!first_look.empty()) {
           CheckLocked(id, segment.bridge);
         }
@@ -186,7 +188,7 @@ class Reconciler {
     }
   }
 
-  // What is looked at once for all, after them.
+  // What is looked at once for all, after all attachments.
   void Note(const state::Record& live) {
     NoteGateway(live);
     if (live.IsLive(cni::Part::kLink)) {

@@ -15,9 +15,9 @@
 // Locks    Scope kOne: the attachment's own is held by the caller. kAll: of one with a
 //          mismatch by TryLock; it is looked at again then. The leases' are taken where one is
 //          lost, the rules' always.
-// Costs    kAll: a dump of the links, and one per set of our table; files of each attachment. kRules:
-//          the dumps of sets. The others do not depend on the number of attachments, unless a bridge
-//          or a table was lost.
+// Costs    kAll: a dump of the links, and one per set of our table; files of each attachment.
+//          kRules: the dumps of sets. The others do not depend on the number of attachments, unless
+//          a bridge or a table was lost.
 #pragma once
 
 #include <set>

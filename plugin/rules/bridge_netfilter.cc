@@ -20,9 +20,11 @@ bool HandsOver(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
-// If nobody but the operator can change that policies do not see the traffic of `bridge`.
+// Why policies do not see the traffic of `bridge`, if only its operator can change that: we load no
+// kernel module, and set no flag of a bridge that carries others' packets.
 std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
-  // It is there with the module.
+  // This file exists only while br_netfilter is loaded. Without the module a bridge's own flags say
+  // nothing.
   const bool has_module = netlink::FindSysctl("net/bridge/bridge-nf-call-iptables").has_value();
   if (has_module && (link::IsMadeByUs(bridge) || HandsOver(bridge))) {
     return std::nullopt;
@@ -42,6 +44,7 @@ std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
 }
 
 // Whether policies may be about `record`, or, on a bridge of ours, about anybody there.
+// There the flags are set for all: anybody there may send to an attachment that policies are about.
 bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const policy::Program& program = host.policy.Program();
   if (program.empty() || link::IsMadeByUs(bridge)) {

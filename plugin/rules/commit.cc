@@ -57,6 +57,7 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
         other ? ElementsOf(*other) : std::vector<nft::Element>();
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
   };
+  // Its own network first: that record nearly always needs the same.
   keep_for(host.records.FindNeighbour(gone));
   if (shared.empty()) {
     return shared;
@@ -84,6 +85,8 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
 // in force or cannot be.
 class Transaction {
  public:
+  // Converges first: what others have lost is back even if this attachment is refused, and a port
+  // that somebody flushed is not free.
   Transaction(state::Host& host, const state::Record& record)
       : host_(host), record_(record), change_{.add = ElementsOf(record.Finished().OnlyLive())} {
     ConvergeAgain();
@@ -129,7 +132,8 @@ class Transaction {
     }
   }
 
-  // The table is not what the checkpoint says. Throws `refusal` if that has been tried before.
+  // The kernel refuses what names a set or a chain that is gone: the checkpoint is wrong about our
+  // tables, whoever wrote it. Throws `refusal` if that has been tried before.
   void CompareEverything(const Error& refusal) {
     if (std::exchange(is_everything_compared_, true)) {
       throw Error(refusal);
@@ -174,8 +178,8 @@ class Transaction {
 };
 
 // `record` with what the policies in force make of it: others may have been applied since it was
-// written, and under the rules' lock they stay as they are. Its file says so before the kernel does,
-// so that the elements of a killed ADD are found by it.
+// written, and under the rules' lock they stay as they are. Its file says so before the kernel
+// does, so that the elements of a killed ADD are found by it.
 state::Record WithCurrentPolicies(state::Host& host, const state::Record& record) {
   host.policy.Refresh();
   state::Record current = WithPolicies(record, host.policy.Program());
@@ -204,8 +208,8 @@ std::vector<nft::Element> FindElementsBut(state::Host& host,
   return elements;
 }
 
-// Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint was
-// current it is so afterwards; if it was not, the next ADD or CHECK compares.
+// Nothing is compared here, as a DEL has to work whatever the rules look like. A checkpoint that
+// was current is so afterwards; if it was not, the next ADD or CHECK compares.
 void RemoveUnderLock(state::Host& host,
                      const std::vector<nft::Element>& elements,
                      const std::vector<nft::Element>& shared,
@@ -236,6 +240,7 @@ Committed Commit(state::Host& host, const state::Record& record) {
 }
 
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {
+  // By the record, not by a dump of the sets: the same work beside any number of attachments.
   std::vector<nft::Element> elements = ElementsBut(record, rest);
   if (elements.empty()) {
     return;

@@ -16,6 +16,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
+// Whether `added` takes the place of `element`: one key is there once.
 bool Replaces(const nft::Element& added, const nft::Element& element) {
   return added.set == element.set && added.key == element.key;
 }
@@ -115,6 +116,7 @@ bool LeaveToSibling(state::Host& host,
 
 // Lets `change` replace the element in the way, and remove all else of its owner, in the same
 // batch: a port that was left would lead to the next owner of its address.
+// The stale owner stays locked until the caller has taken it down: nobody revives it meanwhile.
 std::optional<StaleOwner> TakeOver(state::Host& host,
                                    const state::Record& record,
                                    const firewall::Conflict& conflict,

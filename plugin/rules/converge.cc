@@ -47,6 +47,7 @@ class Convergence {
         desired_(host, state::HostVethNames(scope.valid), scope.listed) {}
 
   [[nodiscard]] Converged Run() {
+    // A node without networks of ours stays without tables: GC and reconcile make none.
     if (scope_.at_least == Depth::kEverything && desired_->records().empty() &&
         !host_.nft.FindTable(firewall::TableId())) {
       return {.checkpoint = std::move(checkpoint_), .depth = Depth::kEverything};
@@ -57,6 +58,7 @@ class Convergence {
     if (!is_quiet) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
     }
+    // A set may be missing, although its table is the one that we made.
     if (depth == Depth::kTables && !CompareTables()) {
       depth = Depth::kEverything;
     }
@@ -72,7 +74,8 @@ class Convergence {
   void FindWanted() {
     mark_bit_ = scope_.added != nullptr ? MarkBitFor(*scope_.added, checkpoint_, desired_)
                                         : MarkBitInUse(checkpoint_, desired_);
-    // Once it is there, it stays.
+    // Once table bridge nomad-bridge is there, it stays: only all records together tell whether
+    // anybody still needs it.
     has_port_filter_ =
         checkpoint_.HasPortFilter() || (scope_.added != nullptr && NeedsPortFilter(*scope_.added));
     if (checkpoint_.policy_revision == program_.Revision()) {
@@ -105,7 +108,8 @@ class Convergence {
   bool CompareTables() { return Compare({.tables = Tables(), .forward_hooks = hooks_}, nullptr); }
 
   void CompareEverything() {
-    // Without the policies nobody knows what they refuse: better nothing is changed.
+    // Policies that are damaged or lost may still be in the kernel. Tables made without them would
+    // let in what they refuse, so everything stays as it is.
     RequireReadPolicies(host_);
     hooks_ = HooksOf(*desired_, mark_bit_);
     if (scope_.added != nullptr) {
@@ -126,7 +130,7 @@ class Convergence {
         mark_bit_, has_port_filter_, {.program = program_, .kinds = kinds_, .created = Since()});
   }
 
-  // False if that is not enough: see firewall::Compare().
+  // One batch, or nothing in mode kLook. False if that is not enough: see firewall::Compare().
   bool Compare(const firewall::Goal& goal, const firewall::DesiredElements* elements) {
     std::optional<firewall::Compared> compared =
         firewall::Compare(host_.nft, goal, elements, mismatches_.mode());
@@ -182,7 +186,7 @@ Converged Converge(state::Host& host, const RulesetScope& scope, Mismatches& mis
 Converged CheckRuleset(state::Host& host, const RulesetScope& scope, Mismatches& mismatches) {
   if (host.records.List("").empty() && scope.added == nullptr &&
       !host.nft.FindTable(firewall::TableId())) {
-    return {};  // without making a file for the lock
+    return {};  // nothing to compare, and no file is made for the lock
   }
   const FileLock one_at_a_time = host.records.LockRules();
   return Converge(host, scope, mismatches);

@@ -67,6 +67,7 @@ int MarkBitFor(const state::Record& record,
   return bit;
 }
 
+// Also those of networks whose last attachment is gone, until everything is compared.
 std::vector<ForwardHook> HooksIn(const state::Checkpoint& checkpoint, int mark_bit) {
   std::vector<ForwardHook> hooks;
   for (const auto& [chain, has_ipv6] : checkpoint.admin_chains) {
@@ -115,6 +116,7 @@ void CheckOtherFirewalls(state::Host& host,
     return;
   }
   if (foreign::CheckOtherFirewalls(host, record, mismatches) && mismatches.is_repairing()) {
+    // Only if every tool could tell: one that failed is asked again by the next command.
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
       // Another ADD may have added it meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);

@@ -36,6 +36,7 @@ class FlowList {
     if (flows_.empty()) {
       return;
     }
+    // Opened only now: most changes concern no UDP flow.
     if (!host_.conntrack) {
       host_.conntrack = conntrack::Conntrack::In(host_.netns);
     }
@@ -84,6 +85,7 @@ class FlowList {
 
 }  // namespace
 
+// Both directions: of a flow that was translated, only the answer has the container's address.
 void DeleteStaleConntrackOf(state::Host& host, const Ip& address) {
   FlowList flows(host);
   flows.AddFrom(address, Which::kAll);
