@@ -181,6 +181,7 @@ TEST_F(Locks, AreHeldByAReconcileThatRepairs) {
   Attach(Config(), As("other", AddContainer("other")));
   fs::remove(RecordOf("other"));
   fs::remove(Cat(kLeases, '/', AddressOf(result_)));
+  ChangeRuleset();
   ExpectHeldBy(Line({"reconcile"}), {"rules", "leases", kOtherRecord});
 }
 
