@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -111,39 +110,6 @@ std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_b
     }
   }
   return found;
-}
-
-std::string ForeignDropsBasis(nft::Socket& socket, int accept_mark_bit) {
-  const std::vector<nft::Socket::TableChain> chains = socket.Chains();
-  std::map<std::string, std::uint64_t> tables;  // handles of those with a chain in question
-  for (const nft::KernelTable& table : socket.Tables()) {
-    const auto is_in_question = [&](const nft::Socket::TableChain& each) {
-      return each.table == table.id && IsForeign(each);
-    };
-    if (std::ranges::any_of(chains, is_in_question)) {
-      tables.emplace(nft::Text(table.id), table.handle);
-    }
-  }
-  std::string basis = Cat(accept_mark_bit);
-  for (const auto& [table, handle] : tables) {
-    basis += Format("\n{} {}", table, handle);
-  }
-  for (const nft::Socket::TableChain& each : chains) {
-    if (const std::string table = nft::Text(each.table); tables.contains(table)) {
-      const nft::Hook hook = each.chain.hook.value_or(nft::Hook());
-      basis += Format("\n{} {} {} {} {}",
-                      table,
-                      each.handle,
-                      each.use,
-                      hook.priority,
-                      hook.drops ? "drop" : "accept");
-    }
-  }
-  for (const std::string& bridge :
-       tables.empty() ? std::vector<std::string>() : BridgeNames(socket)) {
-    basis += Cat('\n', bridge);
-  }
-  return Hex(StableHash(basis), 16);
 }
 
 }  // namespace nomad_bridge::firewall

@@ -30,9 +30,4 @@ struct ForeignDrop {
 
 [[nodiscard]] std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit);
 
-// While this is the same, so is the answer of FindForeignDrops(): as far as lists of tables and
-// chains tell, without a look at their rules. They do not tell of a rule that was replaced by
-// another one, nor of a set's elements.
-[[nodiscard]] std::string ForeignDropsBasis(nft::Socket& socket, int accept_mark_bit);
-
 }  // namespace nomad_bridge::firewall

@@ -91,40 +91,27 @@ Names NamesOf(const std::vector<nft::Counter>& counters) {
   return names;
 }
 
-void PlanSets(const nft::Table& present,
-              const nft::Table& table,
-              const Names& new_names,
-              GoalPlan& plan) {
+void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
   for (const nft::Set& set : table.sets) {
     if (present.FindSet(set.name) == nullptr) {
       plan.batch.AddSet(table.id, set);
-      if (!new_names.contains(set.name)) {
-        plan.lacks_elements = true;
-        Note(plan, Cat("set ", set.name), table.id, "is missing");
-      }
+      plan.lacks_elements = true;
+      Note(plan, Cat("set ", set.name), table.id, "is missing");
     }
   }
 }
 
-void PlanCounters(const nft::Table& present,
-                  const nft::Table& table,
-                  const Names& new_names,
-                  GoalPlan& plan) {
+void PlanCounters(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
   const Names names = NamesOf(present.counters);
   for (const nft::Counter& counter : table.counters) {
     if (!names.contains(counter.name)) {
       plan.batch.AddCounter(table.id, counter);
-      if (!new_names.contains(counter.name)) {
-        Note(plan, Cat("counter ", counter.name), table.id, "is missing");
-      }
+      Note(plan, Cat("counter ", counter.name), table.id, "is missing");
     }
   }
 }
 
-void PlanChains(const Present& present,
-                const nft::Table& table,
-                const Names& new_names,
-                GoalPlan& plan) {
+void PlanChains(const Present& present, const nft::Table& table, GoalPlan& plan) {
   std::vector<const nft::Chain*> different;
   for (const nft::Chain& chain : table.chains) {
     const nft::Chain* const found = present.table.FindChain(chain.name);
@@ -134,9 +121,7 @@ void PlanChains(const Present& present,
     }
     if (!is_there || !HasSameRules(present, chain)) {
       different.push_back(&chain);
-      if (!new_names.contains(chain.name)) {
-        Note(plan, Cat("chain ", chain.name), table.id, "was changed");
-      }
+      Note(plan, Cat("chain ", chain.name), table.id, "was changed");
     }
   }
   // All chains before any rule: rules name chains.
@@ -180,11 +165,7 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
 }
 
 // Adds to `plan` what makes the kernel's table like `table`, but for elements.
-void PlanTable(nft::Socket& socket,
-               const nft::Table& table,
-               const Names& new_names,
-               LeftOver left_over,
-               GoalPlan& plan) {
+void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan) {
   const std::optional<nft::KernelTable> found = socket.FindTable(table.id);
   Present present = found ? Read(socket, table.id) : Present();
   if (!found || !HasSameShape(present.table, table)) {
@@ -199,9 +180,10 @@ void PlanTable(nft::Socket& socket,
     plan.mismatches.push_back(
         {Area::kTable, "", Format("table {} is dormant", nft::Text(table.id))});
   }
-  PlanSets(present.table, table, new_names, plan);
-  PlanCounters(present.table, table, new_names, plan);
-  PlanChains(present, table, new_names, plan);
+  // Sets and counters before chains, whose rules name them.
+  PlanSets(present.table, table, plan);
+  PlanCounters(present.table, table, plan);
+  PlanChains(present, table, plan);
   if (left_over == LeftOver::kRemove) {
     PlanRemovals(present.table, table, plan);
   }
@@ -241,12 +223,12 @@ class ElementsPlan {
     const bool is_same = element && (IsShared(*element) || present == *element);
     // Without a comment somebody has replaced it by hand.
     const bool is_own = element && (present.comment.empty() || present.owner() == element->owner());
-    const bool stays = is_same || (!is_own && desired_.is_explained(present));
+    const bool stays = is_same || (!is_own && desired_.may_stay(present));
     if (element) {
       presences_[place->second] = stays ? Presence::kSame : Presence::kDifferent;
     }
     if (stays) {
-      AddExplained(table, present);
+      AddStaying(table, present);
       return;
     }
     plan_.batch.DeleteElement(table.id, present);
@@ -275,7 +257,7 @@ class ElementsPlan {
 
  private:
   // One that stays names a chain that stays, or it goes.
-  void AddExplained(const nft::Table& table, const nft::Element& present) {
+  void AddStaying(const nft::Table& table, const nft::Element& present) {
     if (!present.verdict || table.FindChain(present.verdict->chain) != nullptr) {
       return;
     }
@@ -320,17 +302,9 @@ void PlanElements(nft::Socket& socket,
 GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
   GoalPlan plan;
   for (const nft::Table& table : goal.tables) {
-    PlanTable(socket, table, goal.new_names, left_over, plan);
+    PlanTable(socket, table, left_over, plan);
   }
-  // For the others alone first: what only the new hook needs is not reported as repaired.
-  std::vector<ForwardHook> hooks = goal.forward_hooks;
-  nft::Batch of_others;
-  Append(plan.mismatches,
-         DescribeStaticRules(socket, hooks, goal.new_forward_hook ? of_others : plan.batch));
-  if (goal.new_forward_hook) {
-    hooks.push_back(*goal.new_forward_hook);
-    static_cast<void>(DescribeStaticRules(socket, hooks, plan.batch));
-  }
+  Append(plan.mismatches, DescribeStaticRules(socket, goal.forward_hooks, plan.batch));
   return plan;
 }
 

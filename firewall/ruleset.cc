@@ -1,7 +1,6 @@
 #include "firewall/ruleset.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <utility>
 
@@ -29,22 +28,19 @@ class PlannedElements {
     return AskOnce(known_, KeyOf(like), [&] { return socket_.FindElement(TableOf(like), like); });
   }
 
-  // All at once, those that are not known.
-  void Read(const std::vector<nft::Element>& likes) {
-    std::vector<std::pair<nft::TableId, nft::Element>> unread;
-    for (const nft::Element& like : likes) {
-      if (!known_.contains(KeyOf(like))) {
-        unread.emplace_back(TableOf(like), like);
+  // All at once, in one round trip.
+  void Read(const std::vector<const std::vector<nft::Element>*>& lists) {
+    std::vector<std::pair<nft::TableId, nft::Element>> likes;
+    for (const std::vector<nft::Element>* const list : lists) {
+      for (const nft::Element& element : *list) {
+        likes.emplace_back(TableOf(element), element);
       }
     }
-    const std::vector<std::optional<nft::Element>> found = socket_.FindElements(unread);
-    for (std::size_t i = 0; i < unread.size(); ++i) {
-      known_[KeyOf(unread[i].second)] = found[i];
+    const std::vector<std::optional<nft::Element>> found = socket_.FindElements(likes);
+    for (std::size_t i = 0; i < likes.size(); ++i) {
+      known_[KeyOf(likes[i].second)] = found[i];
     }
   }
-
-  // Spares the reading: the kernel refuses the batch if the element is there.
-  void AssumeAbsent(const nft::Element& element) { known_.try_emplace(KeyOf(element)); }
 
   void Add(const nft::Element& element) {
     batch_.AddElement(TableOf(element), element);
@@ -64,12 +60,29 @@ class PlannedElements {
   std::map<Key, std::optional<nft::Element>> known_;
 };
 
+// Sets before chains, whose rules name them; all chains before any rule: rules name chains.
+void PlanMissing(nft::Socket& socket, const nft::Table& wanted, nft::Batch& batch) {
+  for (const nft::Set& set : wanted.sets) {
+    batch.AddSet(wanted.id, set);  // the kernel accepts one that is there
+  }
+  std::vector<const nft::Chain*> missing;
+  for (const nft::Chain& chain : wanted.chains) {
+    if (!socket.FindChain(wanted.id, chain.name)) {
+      batch.AddChain(wanted.id, chain);
+      missing.push_back(&chain);
+    }
+  }
+  for (const nft::Chain* const chain : missing) {
+    for (const nft::Rule& rule : chain->rules) {
+      batch.AppendRule(wanted.id, chain->name, rule);
+    }
+  }
+}
+
 void PlanDeletes(PlannedElements& elements, const Change& change) {
-  std::vector<nft::Element> owned = change.remove_owned;
-  std::erase_if(owned, [](const nft::Element& element) { return IsShared(element); });
-  elements.Read(owned);
-  for (const nft::Element& element : owned) {
-    const std::optional<nft::Element> present = elements.Find(element);
+  for (const nft::Element& element : change.remove_owned) {
+    const std::optional<nft::Element> present =
+        IsShared(element) ? std::nullopt : elements.Find(element);
     if (present && present->owner() == element.owner()) {
       elements.Delete(*present);
     }
@@ -86,15 +99,13 @@ struct ChangePlan {
   std::optional<Conflict> conflict;
 };
 
-// Shared elements are added without a look, too: the kernel accepts one that is there.
-ChangePlan PlanChange(nft::Socket& socket, const Change& change, PlanMode mode) {
+ChangePlan PlanChange(nft::Socket& socket, const Change& change) {
   ChangePlan plan;
+  PlanMissing(socket, change.make, plan.batch);  // first: elements name what it makes
   PlannedElements elements(socket, plan.batch);
-  PlanDeletes(elements, change);  // first: a key may go from one owner to another in one batch
+  elements.Read({&change.add, &change.remove_owned, &change.remove_shared});
+  PlanDeletes(elements, change);  // before the adds: a key may go from one owner to another
   for (const nft::Element& wanted : change.add) {
-    if (mode == PlanMode::kAssumeAbsent) {
-      elements.AssumeAbsent(wanted);
-    }
     const std::optional<nft::Element> present = elements.Find(wanted);
     if (present && (IsShared(wanted) || *present == wanted)) {
       continue;
@@ -126,11 +137,6 @@ std::optional<Family> FamilyOf(const Tables& tables, const nft::Element& element
   return has(nft::Type::kIpv4Addr)   ? std::optional(Family::kIpv4)
          : has(nft::Type::kIpv6Addr) ? std::optional(Family::kIpv6)
                                      : std::nullopt;
-}
-
-bool IsTaken(const nft::CommitReply& reply) {
-  return std::ranges::count(reply.refused, EEXIST, &nft::Refusal::error) ==
-         std::ssize(reply.refused);
 }
 
 }  // namespace
@@ -175,33 +181,6 @@ std::optional<Compared> Compare(nft::Socket& socket,
   return compared;
 }
 
-std::optional<std::uint32_t> Extend(nft::Socket& socket,
-                                    const nft::Table& more,
-                                    std::uint32_t generation) {
-  nft::Batch batch;
-  for (const nft::Set& set : more.sets) {
-    batch.AddSet(more.id, set);  // the kernel accepts one that is there
-  }
-  std::vector<const nft::Chain*> missing;
-  for (const nft::Chain& chain : more.chains) {
-    if (!socket.FindChain(more.id, chain.name)) {
-      batch.AddChain(more.id, chain);
-      missing.push_back(&chain);
-    }
-  }
-  // All chains before any rule: rules name chains.
-  for (const nft::Chain* const chain : missing) {
-    for (const nft::Rule& rule : chain->rules) {
-      batch.AppendRule(more.id, chain->name, rule);
-    }
-  }
-  if (batch.empty()) {
-    return generation;
-  }
-  return socket.Commit(batch, generation).done() ? std::optional(nft::NextGeneration(generation))
-                                                 : std::nullopt;
-}
-
 std::vector<Presence> FindPresences(nft::Socket& socket,
                                     const std::vector<nft::Element>& elements) {
   std::vector<std::pair<nft::TableId, nft::Element>> likes;
@@ -228,26 +207,22 @@ Mismatch MismatchOf(const Tables& tables, const nft::Element& element, Presence 
           .family = FamilyOf(tables, element)};
 }
 
-Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation) {
-  for (PlanMode mode = change.mode;; mode = PlanMode::kLookUp) {
-    ChangePlan plan = PlanChange(socket, change, mode);
-    if (plan.conflict) {
-      return {.conflict = std::move(plan.conflict)};
-    }
-    if (plan.batch.empty()) {
-      return {.generation = generation};
-    }
-    const nft::CommitReply reply = socket.Commit(plan.batch, generation);
-    if (reply.generation_passed) {
-      return {};
-    }
-    if (reply.done()) {
-      return {.generation = nft::NextGeneration(generation)};
-    }
-    if (mode != PlanMode::kAssumeAbsent || !IsTaken(reply)) {
-      return {.refusal = nft::ErrorOf(plan.batch, reply)};
-    }
+CommitResult Commit(nft::Socket& socket, const Change& change, std::uint32_t generation) {
+  ChangePlan plan = PlanChange(socket, change);
+  if (plan.conflict) {
+    return {.conflict = std::move(plan.conflict)};
   }
+  if (plan.batch.empty()) {
+    return {.generation = generation};
+  }
+  const nft::CommitReply reply = socket.Commit(plan.batch, generation);
+  if (reply.generation_passed) {
+    return {};
+  }
+  if (!reply.done()) {
+    return {.refusal = nft::ErrorOf(plan.batch, reply)};
+  }
+  return {.generation = nft::NextGeneration(generation)};
 }
 
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
@@ -259,12 +234,12 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
   change.remove_shared = shared;
   std::optional<std::uint32_t> after;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t now) {
-    const Outcome outcome = Commit(socket, change, now);
-    if (outcome.refusal) {
-      throw Error(*outcome.refusal);
+    const CommitResult result = Commit(socket, change, now);
+    if (result.refusal) {
+      throw Error(*result.refusal);
     }
-    after = generation == now ? outcome.generation : std::nullopt;
-    return outcome.generation.has_value();
+    after = generation == now ? result.generation : std::nullopt;
+    return result.generation.has_value();
   });
   return after;
 }

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -33,10 +32,7 @@ namespace nomad_bridge::firewall {
 // What should be there.
 struct Goal {
   Tables tables;
-  std::vector<ForwardHook> forward_hooks;  // which have been in force; all agree on the mark's bit
-  std::optional<ForwardHook> new_forward_hook;  // its rules are no repair
-  std::set<std::string>
-      new_names;  // sets, chains and counters that were not there before, likewise
+  std::vector<ForwardHook> forward_hooks;  // all agree on the mark's bit
 };
 
 // "tcp . 8080 in port4 of veth3f2a91c04d7e"
@@ -49,7 +45,7 @@ struct DesiredElements {
   // owner: a chain that they name may go.
   std::vector<nft::Element> instead;
   // Whether another element that the kernel holds may stay.
-  std::function<bool(const nft::Element&)> is_explained;
+  std::function<bool(const nft::Element&)> may_stay;
 };
 
 struct Compared {
@@ -71,13 +67,6 @@ struct Compared {
                                               const DesiredElements* desired,
                                               Mode mode);
 
-// Adds to the table of that name in force at `generation` the sets and chains of `more` that it
-// lacks; a chain that is there has its rules. Returns the generation then; nullopt if `generation`
-// has passed, or the kernel refuses it: the table is not what the generation stands for.
-[[nodiscard]] std::optional<std::uint32_t> Extend(nft::Socket& socket,
-                                                  const nft::Table& more,
-                                                  std::uint32_t generation);
-
 // Whether the kernel has each of `elements`, as it is wanted.
 enum class Presence { kSame, kMissing, kDifferent };
 [[nodiscard]] std::vector<Presence> FindPresences(nft::Socket& socket,
@@ -93,14 +82,10 @@ struct Conflict {
   nft::Element present;  // present.owner() is the other owner
 };
 
-// What is assumed about the kernel's elements. A batch that the kernel refuses costs more than a
-// look: some 10 ms, until no packet can be using what is rolled back.
-enum class PlanMode {
-  kAssumeAbsent,  // none of our own elements is there: the kernel refuses the batch if one is
-  kLookUp,        // some may be: each is looked up
-};
-
 struct Change {
+  // Sets and chains that elements of `add` need: those that the kernel lacks are made. A chain that
+  // is there has its rules.
+  nft::Table make = {.id = {}};
   // There afterwards; one of the same owner with other data or comment is replaced.
   std::vector<nft::Element> add;
   // Gone afterwards, unless it belongs to another owner than its comment names.
@@ -109,18 +94,19 @@ struct Change {
   std::vector<nft::Element> remove_shared;
   // Owners whose elements those of `add` may replace.
   std::vector<std::string> stale_owners;
-  PlanMode mode = PlanMode::kAssumeAbsent;
 };
 
-struct Outcome {
+struct CommitResult {
   // The one after the change. nullopt: `generation` has passed, and nothing was changed.
   std::optional<std::uint32_t> generation;
   std::optional<Conflict> conflict;  // if set, nothing was changed
   std::optional<Error> refusal;      // likewise: the table is not what the generation stands for
 };
 
-// Makes `change` in our tables, which are in force at `generation`.
-[[nodiscard]] Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation);
+// Plans `change` of our tables, which are in force at `generation`, and commits it as one batch.
+[[nodiscard]] CommitResult Commit(nft::Socket& socket,
+                                  const Change& change,
+                                  std::uint32_t generation);
 
 // Removes those of `elements` that have an owner and still belong to it, and all of `shared`. No
 // table, or no such element: success. Returns the next generation; nullopt if `generation` had

@@ -12,8 +12,6 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-constexpr int kMarkBits = 32;
-
 using Texts = std::vector<std::string>;
 
 // What one family's table filter needs.
@@ -62,23 +60,12 @@ bool AcceptsMark(const nft::KernelRule& rule, int bit) {
   return DoesTheSame(rule, AcceptMark(bit)) || nft::Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
-// The mark's bit, if `rule` is one of ours that accept a mark; else -1. `likely` is tried first: to
-// try one takes two rules' texts.
-int AcceptedBit(const nft::KernelRule& rule, int likely) {
-  const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
+// Whether `rule` is one of ours that accept a mark, whichever bit of it.
+bool IsOurAccept(const nft::KernelRule& rule) {
   const Texts meaning = nft::Meaning(rule.expressions);
-  if (rule.comment != kAcceptComment || meaning.empty() || meaning.back() != accept ||
-      meaning.front().find(" mark ") == std::string::npos) {
-    return -1;
-  }
-  if (AcceptsMark(rule, likely)) {
-    return likely;
-  }
-  int bit = kMarkBits - 1;
-  while (bit >= 0 && !AcceptsMark(rule, bit)) {
-    --bit;
-  }
-  return bit;
+  return rule.comment == kAcceptComment && !meaning.empty() &&
+         meaning.front().find(" mark ") != std::string::npos &&
+         meaning.back() == nft::ExpressionTexts(nft::Rule().Accept()).front();
 }
 
 std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
@@ -143,11 +130,14 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
   }
   bool accepted = false;
   for (const nft::KernelRule& rule : present) {
-    const int bit = AcceptedBit(rule, wanted.mark_bit);
-    if (bit >= 0 && (bit != wanted.mark_bit || accepted)) {
+    if (!IsOurAccept(rule)) {
+      continue;
+    }
+    if (!accepted && AcceptsMark(rule, wanted.mark_bit)) {
+      accepted = true;
+    } else {
       batch.DeleteRule(wanted.table, kCniForward, rule.handle);
     }
-    accepted = accepted || bit == wanted.mark_bit;
   }
   if (!accepted) {
     batch.AppendRule(wanted.table, kCniForward, AcceptMark(wanted.mark_bit));
@@ -186,7 +176,7 @@ std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch)
       continue;
     }
     for (const nft::KernelRule& rule : socket.Rules(table, kCniForward, {kAcceptComment})) {
-      if (AcceptedBit(rule, ForwardHook().accept_mark_bit) >= 0) {
+      if (IsOurAccept(rule)) {
         batch.DeleteRule(table, kCniForward, rule.handle);
         gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));
       }

@@ -2,22 +2,17 @@
 // (packaging/systemd/nomad-bridge-reconcile.socket).
 //
 // Order      It is read empty before anything is examined: a change that comes later leaves a
-//            message, for which systemd starts the program again. Read empty it must be, or that
-//            never ends.
-// Overrun    Is switched off on the socket for good (NETLINK_NO_ENOBUFS): systemd gives a socket up
-//            that it finds in error. Messages that do not fit are lost, those before them wake up
-//            all the same.
+//            message, for which systemd starts the program again. It must be read empty, or systemd
+//            starts the program without end.
+// Overrun    Is switched off on the socket for good (NETLINK_NO_ENOBUFS): systemd gives up a socket
+//            that it finds in error. Messages that do not fit are lost; those before them have
+//            started the program all the same.
 // Ownership  The descriptor is ours and is closed; systemd keeps its own.
 // Errors     kKernel if it cannot be read.
-// Source     sd_listen_fds(3), systemd.socket(5): ListenNetlink=; netlink(7);
-//            linux/netfilter/nf_tables.h.
+// Source     sd_listen_fds(3), systemd.socket(5): ListenNetlink=; netlink(7).
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <optional>
-#include <set>
-#include <string>
 
 #include "base/fd.h"
 
@@ -27,19 +22,11 @@ namespace nomad_bridge::nft {
 constexpr std::chrono::milliseconds kQuiet{200};
 constexpr std::chrono::milliseconds kMaxBurst{1000};
 
-// What the messages that were read tell of.
-struct Changes {
-  std::set<std::string> tables;  // in which something was changed, by name: of whatever family
-  std::optional<std::uint32_t> first_generation;  // that the earliest of the changes has made
-  std::optional<std::uint32_t> last_generation;   // and the latest
-  // False if a message was lost, now or at any time since systemd made the socket.
-  bool are_complete = true;
-};
-
 // Owns nothing if none was handed to this process.
 [[nodiscard]] UniqueFd TakeChangeSocket();
 
-// Reads until nothing has come for `kQuiet`, but no longer than `kMaxBurst`.
-[[nodiscard]] Changes ReadChanges(const UniqueFd& socket);
+// Reads until nothing has come for `kQuiet`, but no longer than `kMaxBurst`. Returns whether there
+// was any message: systemd hands the socket also to a program that a timer has started.
+[[nodiscard]] bool DrainChanges(const UniqueFd& socket);
 
 }  // namespace nomad_bridge::nft

@@ -219,27 +219,12 @@ std::vector<Link> Socket::Ports(int bridge) {
                  .up = (head.ifi_flags & IFF_UP) != 0,
                  .master = attributes.Number<int>(IFLA_MASTER).value_or(0)};
     ReadPort(attributes.Inside(IFLA_PROTINFO), port);
-    if (port.index != bridge && (bridge == 0 || port.master == bridge)) {
+    if (port.index != bridge && port.master == bridge) {
       ports.push_back(std::move(port));
     }
   };
   netlink::ForEachMessage<ifinfomsg>(reply, read);
   return ports;
-}
-
-std::string Socket::Settings(const Link& link) {
-  const netlink::Reply reply = socket_.TransactOrThrow(
-      GetLinkRequest(link.index), Format("cannot look at interface '{}'", link.name), {ENODEV});
-  std::string settings;
-  netlink::ForEachMessage<ifinfomsg>(reply, [&](const auto&, const auto& attributes) {
-    const netlink::Attributes families = attributes.Inside(IFLA_AF_SPEC);
-    for (const std::span<const std::uint8_t> each :
-         {families.Inside(AF_INET).Bytes(IFLA_INET_CONF),
-          families.Inside(AF_INET6).Bytes(IFLA_INET6_CONF)}) {
-      settings.append(each.begin(), each.end());
-    }
-  });
-  return settings;
 }
 
 bool Socket::ForwardsAll(Family family) {

@@ -135,14 +135,9 @@ struct Vlan {
   bool operator==(const Vlan&) const = default;
 };
 
-// One line of the kernel's lists of them: what some port is a member of, or a MAC behind it.
-struct PortVlan {
-  int port = 0;  // index of the link
-  Vlan vlan;
-};
-
+// A MAC behind a port, as the kernel lists it.
 struct FdbEntry {
-  int port = 0;
+  int port = 0;  // index of the link
   Mac mac;
   std::uint16_t vlan = 0;  // 0: outside of any
   enum class Kind : std::uint8_t {
@@ -203,9 +198,9 @@ class Socket {
   [[nodiscard]] std::vector<Link> Links();
   // For a link that was there a moment ago: throws kKernel if it has gone meanwhile.
   [[nodiscard]] Link RequireLink(const std::string& name);
-  // The ports of a bridge, or (0) of all: index, name, master, up, flags, locked and forwarding
-  // only. One dump of bridge ports, for repair and for counting.
-  [[nodiscard]] std::vector<Link> Ports(int bridge = 0);
+  // The ports of a bridge: index, name, master, up, flags, locked and forwarding only. One dump of
+  // bridge ports, for repair and for counting.
+  [[nodiscard]] std::vector<Link> Ports(int bridge);
 
   // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
   // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. Multicast
@@ -247,14 +242,9 @@ class Socket {
   void LockPort(const Link& port, const Mac& mac);
   void UnlockPort(const Link& port);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
-  // Of all ports, as the kernel lists them: one dump each. None on a kernel without VLANs.
-  [[nodiscard]] std::vector<PortVlan> AllVlans();
+  // Of all ports, by one dump.
   [[nodiscard]] std::vector<FdbEntry> AllFdbEntries();
 
-  // All settings of `link` under net/ipv4/conf and net/ipv6/conf, in the kernel's own form, to be
-  // compared with what they were. A tenth of the time that the files under /proc/sys take on a node
-  // with a thousand namespaces, whose settings are all in one hash chain.
-  [[nodiscard]] std::string Settings(const Link& link);
   // net/<family>/conf/all/forwarding, and conf/default/forwarding, which links get that come later;
   // false if this kernel has no such family.
   [[nodiscard]] bool ForwardsAll(Family family);

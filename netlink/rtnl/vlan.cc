@@ -69,23 +69,22 @@ Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
   return wanted;
 }
 
-// The entries of link `index`, or (0) of all.
-std::vector<PortVlan> List(netlink::RequestSocket& socket, int index, const std::string& what) {
+std::vector<Vlan> List(netlink::RequestSocket& socket, const Link& port) {
+  const std::string what = Format("cannot list the VLANs of bridge port '{}'", port.name);
   netlink::Message request(
       RTM_GETVLAN,
       NLM_F_DUMP,
-      br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(index)});
+      br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
   // EOPNOTSUPP: this kernel has no VLANs.
   const netlink::Reply reply = socket.TransactOrThrow(request, what, {EOPNOTSUPP});
-  std::vector<PortVlan> list;
-  netlink::ForEachMessage<br_vlan_msg>(reply, [&](const auto& head, const auto& attributes) {
+  std::vector<Vlan> list;
+  netlink::ForEachMessage<br_vlan_msg>(reply, [&](const auto&, const auto& attributes) {
     for (const netlink::Attributes& entry : attributes.InsideEach(BRIDGE_VLANDB_ENTRY)) {
       if (const auto info = entry.Number<bridge_vlan_info>(BRIDGE_VLANDB_ENTRY_INFO)) {
         const std::uint16_t last = entry.U16(BRIDGE_VLANDB_ENTRY_RANGE).value_or(info->vid);
-        list.push_back({.port = static_cast<int>(head.ifindex),
-                        .vlan = {.ids = {.first = info->vid, .last = last},
-                                 .pvid = (info->flags & kPvid) != 0,
-                                 .untagged = (info->flags & kUntagged) != 0}});
+        list.push_back({.ids = {.first = info->vid, .last = last},
+                        .pvid = (info->flags & kPvid) != 0,
+                        .untagged = (info->flags & kUntagged) != 0});
       }
     }
   });
@@ -101,9 +100,8 @@ Memberships Read(netlink::RequestSocket& socket, const Link& port) {
   if (port.master == 0 && port.kind != "bridge") {
     return memberships;
   }
-  const std::string what = Format("cannot list the VLANs of bridge port '{}'", port.name);
-  for (const PortVlan& each : List(socket, port.index, what)) {
-    Fill(memberships, each.vlan.ids, FlagsOf(each.vlan));
+  for (const Vlan& each : List(socket, port)) {
+    Fill(memberships, each.ids, FlagsOf(each));
   }
   return memberships;
 }
@@ -152,10 +150,6 @@ void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<
 
 std::vector<Vlan> Socket::Vlans(const Link& port) {
   return RangesOf(Read(socket_, port));
-}
-
-std::vector<PortVlan> Socket::AllVlans() {
-  return List(socket_, 0, "cannot list the VLANs of bridge ports");
 }
 
 bool Socket::HasPortVlans(const Link& port, const PortVlans& vlans) {

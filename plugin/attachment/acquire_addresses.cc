@@ -13,7 +13,7 @@
 #include "plugin/attachment/leases.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
-#include "plugin/rules/stale_flows.h"
+#include "plugin/rules/stale_conntrack.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -181,7 +181,7 @@ Acquired AcquireLeases(state::Host& host,
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam.data_dir, address, intent.id);
     if (!address.is_ipv4()) {
-      rules::ForgetFlowsOf(host, address);  // its former owner's DEL may not have
+      rules::DeleteStaleConntrackOf(host, address);  // its former owner's DEL may not have
     }
   }
   // Its record, which alone says where these are, is about to be replaced.

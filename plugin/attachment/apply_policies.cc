@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "plugin/link/liveness.h"
 #include "plugin/policy/judge.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/converge.h"
-#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::attachment {
@@ -34,11 +34,10 @@ policy::Program FindFormer(state::Host& host) {
   return host.policy.Program();
 }
 
-// Once per bridge, before anything is changed: what is refused is to be refused from the first
-// packet on.
+// Once per bridge.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
-  Mismatches implied(Mode::kRepair);
+  Mismatches unlogged(Mode::kRepair);
   for (const state::Record& record : records) {
     const bool is_judged = record.rules.policy.in || record.rules.policy.out;
     const std::string key = record.link.bridge + (is_judged ? "" : " ");
@@ -47,8 +46,8 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
             ? host.net.FindLink(record.link.bridge)
             : std::nullopt;
     if (bridge) {
-      rules::RequireJudgedBridge(host, *bridge, record);
-      rules::CheckJudgedBridge(host, *bridge, record, implied, rules::RulesLock::kHeld);
+      rules::RequireBridgeNetfilter(host, *bridge, record);
+      rules::CheckBridgeNetfilter(host, *bridge, record, unlogged);
     }
   }
 }
@@ -56,22 +55,23 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
 // The records say what each has, so that its DEL finds that.
 void NoteJudgements(state::Host& host, const policy::Program& program) {
   host.records.Update([&](state::Record& record) {
-    const state::Record former = std::exchange(record, rules::Judged(record, program));
+    const state::Record former = std::exchange(record, rules::WithPolicies(record, program));
     return record.rules.policy != former.rules.policy;
   });
 }
 
-void PutInForce(state::Host& host,
-                const policy::Program& program,
-                const std::string& directory,
-                const std::vector<state::Record>& judged) {
+void SwitchPolicies(state::Host& host,
+                    const policy::Program& program,
+                    const std::string& directory,
+                    const std::vector<state::Record>& judged) {
   const std::optional<std::string> former = state::PolicyFile::FindText();
+  // The file before the kernel: killed in between, the next command puts these in force.
   host.policy.Write(program, directory);
   try {
+    // The bridges before the rules: what is refused is refused from the first packet on.
     CheckBridges(host, judged);
-    Mismatches implied(Mode::kRepair);
-    static_cast<void>(rules::Converge(host, {.is_whole = true}, implied));
-    rules::CheckFlagsGivenBack(host, implied, rules::RulesLock::kHeld);
+    Mismatches unlogged(Mode::kRepair);
+    rules::Converge(host, {.at_least = rules::Depth::kEverything}, unlogged);
   } catch (...) {
     host.policy.Restore(former);
     throw;
@@ -93,6 +93,7 @@ ReachChanges ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,
                            Mode mode) {
+  // For all of it: no ADD puts an attachment in force by the former policies meanwhile.
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
   ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
@@ -100,14 +101,16 @@ ReachChanges ApplyPolicies(state::Host& host,
   for (const state::Record& record : LiveRecords(host)) {
     const policy::Judgement before = rules::JudgementOf(record, reach.former);
     const policy::Judgement& after =
-        judged.emplace_back(rules::Judged(record, program)).rules.policy;
+        judged.emplace_back(rules::WithPolicies(record, program)).rules.policy;
     if (before.in != after.in || before.out != after.out) {
       reach.changed.push_back(judged.back());
     }
   }
   std::ranges::stable_sort(reach.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
-    PutInForce(host, program, directory, judged);
+    SwitchPolicies(host, program, directory, judged);
+    // After the kernel: a DEL in between finds the elements by a dump, as its record is of other
+    // policies (rules/commit.cc).
     NoteJudgements(host, program);
     reach.unseen = rules::FindUnseenTraffic(host, judged);
   }

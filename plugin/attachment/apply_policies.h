@@ -19,7 +19,7 @@
 
 namespace nomad_bridge::attachment {
 
-// What the policies in force do not see, for people (rules/judged_bridges.h).
+// What the policies in force do not see, for people (rules/bridge_netfilter.h).
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host);
 
 struct ReachChanges {

@@ -53,7 +53,7 @@ struct LeaseDirectory {
 
 class Collector {
  public:
-  Collector(state::Host& host, const Collection& collection, Outcome& outcome)
+  Collector(state::Host& host, const Collection& collection, ReconcileReport& outcome)
       : host_(host), collection_(collection), outcome_(outcome), log_(outcome.mismatches) {
     if (!collection.data_dir.empty()) {
       directories_.insert({collection.data_dir, collection.network});
@@ -296,7 +296,7 @@ class Collector {
 
   state::Host& host_;
   const Collection& collection_;
-  Outcome& outcome_;
+  ReconcileReport& outcome_;
   state::RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
@@ -306,11 +306,11 @@ class Collector {
 
 }  // namespace
 
-Outcome Collect(state::Host& host,
-                const Collection& collection,
-                Mode mode,
-                const Progress& progress) {
-  Outcome outcome(mode);
+ReconcileReport Collect(state::Host& host,
+                        const Collection& collection,
+                        Mode mode,
+                        const Progress& progress) {
+  ReconcileReport outcome(mode);
   Collector(host, collection, outcome).Run(progress);
   return outcome;
 }

@@ -9,7 +9,7 @@
 //          if it is from before the last boot; for the operator also if its owner has neither a
 //          link nor, as an attachment of the reference plugins, rules.
 // Records  A void record (state/record_store.h) of an attachment without a link is removed.
-// Errors   None: what cannot be removed is in the outcome.
+// Errors   None: what cannot be removed is in the report.
 // Locks    A stale attachment's, by TryLock; for one that is not valid its command's end is
 //          awaited.
 #pragma once
@@ -20,7 +20,7 @@
 #include <string>
 
 #include "base/attachment_id.h"
-#include "plugin/attachment/outcome.h"
+#include "plugin/attachment/reconcile_report.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::attachment {
@@ -38,7 +38,7 @@ struct Collection {
 
 // Attachments and leases: elements, links, leases and records of what is stale.
 // NOLINTNEXTLINE(modernize-use-nodiscard): what was removed is in the log
-Outcome Collect(
+ReconcileReport Collect(
     state::Host& host,
     const Collection& collection,
     Mode mode,

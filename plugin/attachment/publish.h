@@ -7,17 +7,16 @@
 #pragma once
 
 #include "base/mismatch.h"
-#include "firewall/ruleset.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::attachment {
 
 // Puts all elements of `record` in force, in one atomic batch; takes over those that a stale
-// attachment has, and tears that one down. `mode`: whether some of them may be in force already.
-// Then what its published ports need besides: route_localnet, which the rules keep safe, and no
-// stale UDP flows. The parts that `record` has as making are live in its file from the commit on.
-void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
+// attachment has, and tears that one down. Then what its published ports need besides:
+// route_localnet, which the rules keep safe, and no stale UDP flows. Parts of `record` that are
+// being made are live in its file from the commit on.
+void Publish(state::Host& host, const state::Record& record);
 
 // The rules of `record`, all parts of which are live, are in force.
 void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/file_lock.h"
-#include "plugin/attachment/fingerprint.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/segment.h"
@@ -14,8 +13,6 @@
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/intact.h"
-#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
@@ -25,24 +22,29 @@ namespace {
 
 using Area = Mismatch::Area;
 using Extent = Scope::Extent;
+using rules::Depth;
 
 class Reconciler {
  public:
-  Reconciler(state::Host& host, const Scope& scope, Outcome& outcome)
-      : host_(host),
-        scope_(scope),
-        outcome_(outcome),
-        mismatches_(outcome.mismatches),
-        log_(outcome.mismatches) {}
+  Reconciler(state::Host& host, const Scope& scope, ReconcileReport& report)
+      : host_(host), scope_(scope), report_(report), mismatches_(report.mismatches) {
+    // ADD and `up` say nothing of what they make.
+    if (scope.extent != Extent::kBridge && scope.extent != Extent::kNetwork) {
+      log_.emplace(report.mismatches);
+    }
+  }
 
   void Run(const Progress& progress) {
     switch (scope_.extent) {
-      case Extent::kShared:
-        return CheckShared();
+      case Extent::kNetwork:
+        return CheckNetwork(scope_.record->Finished());
+      case Extent::kTables:
+        return CheckTables();
       case Extent::kOne:
         return CheckOne(scope_.record->OnlyLive());
       case Extent::kRules:
-        return CheckRuleset({.is_whole = true, .valid = scope_.valid});
+        CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid});
+        return;
       case Extent::kAll:
         return CheckAll(progress);
     }
@@ -58,17 +60,19 @@ class Reconciler {
     rules::CheckLocalhost(host_, record, mismatches_);
   }
 
-  void CheckShared() {
-    if (scope_.record != nullptr) {
-      const state::Record record = scope_.record->Finished();
-      EnsureSegment(host_, record);
-      if (record.HasRules()) {
-        CheckRuleset({.added = &record});
-        rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
-      }
+  void CheckNetwork(const state::Record& record) {
+    EnsureSegment(host_, record);
+    if (record.HasRules()) {
+      CheckRuleset({.added = &record});
+      rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
+    }
+  }
+
+  // Records are read only if somebody has changed a rule: each ADD and DEL of ours leads here, too.
+  void CheckTables() {
+    if (CheckRuleset({}) == Depth::kNothing) {
       return;
     }
-    CheckRuleset({.foreign_until = scope_.foreign_until});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
       if (record && !gateways_.contains(record->link.gateway_ifname) &&
@@ -80,48 +84,29 @@ class Reconciler {
   }
 
   void CheckAll(const Progress& progress) {
-    // Taken before anything is looked at.
-    if (mismatches_.is_repairing()) {
-      fingerprint_.emplace(host_);
-      fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
-    }
     const std::vector<rtnl::Link> listed =
         scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
     const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
     listed_.emplace(links);
+    // Links before rules, whose elements name them.
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
     }
     // Once for all, in one batch, after the links that its elements name.
-    outcome_.Try(Area::kTable, "the rules", [&] {
-      const bool is_whole = !scope_.is_quick || !rules::AreIntactOfAll(host_);
-      CheckRuleset({.is_whole = is_whole, .valid = scope_.valid, .listed = &*listed_});
+    report_.Try(Area::kTable, "the rules", [&] {
+      CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid, .listed = &*listed_});
     });
+    // After the rules, which make route_localnet safe.
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
-      outcome_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
+      report_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
         rules::CheckLocalhost(host_, record, mismatches_);
       });
     }
+    // Last: their tools take their time.
     CheckOtherFirewalls();
-    outcome_.Try(Area::kPolicy, "what policies have turned on", [&] {
-      rules::CheckFlagsGivenBack(host_, mismatches_);
-    });
-    NoteFingerprint();
-  }
-
-  // The next reconcile -if-changed goes by it. What was not right is looked at again.
-  void NoteFingerprint() {
-    if (mismatches_.is_repairing() && outcome_.attachments > 0) {
-      rules::UpdateCheckpoint(host_, [&](state::Checkpoint& now) {
-        fingerprint_->NoteIn(now);
-        if (!mismatches_.repaired().empty() || !outcome_.failed.empty() || !outcome_.busy.empty()) {
-          now.fingerprint.clear();
-        }
-      });
-    }
   }
 
   // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is
@@ -133,7 +118,7 @@ class Reconciler {
     }
     if (!record->IsAny(state::Phase::kLive)) {
       if (!host_.records.TryLock(id)) {
-        outcome_.busy.push_back(id);
+        report_.busy.push_back(id);
       }
       return;
     }
@@ -141,21 +126,22 @@ class Reconciler {
     if (!link::IsAlive(host_, *record, veth)) {
       return;
     }
-    ++outcome_.attachments;
+    ++report_.attachments;
     const state::Record live = record->OnlyLive();
     Note(live);
     // What is shared is looked at once, for the first record that needs it.
     const auto added = segments_.try_emplace(SegmentKey(live), Segment{live});
     Segment& segment = added.first->second;
     if (added.second) {
-      segment.is_usable = outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
+      segment.is_usable = report_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
         segment.bridge = CheckSegment(host_, live, mismatches_);
       });
     }
     if (segment.is_usable) {
-      outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
+      report_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
         CheckOwn(live, veth, segment.bridge, first_look);
+        // The first look was without its lock: a command may have been at work.
         if (!first_look.empty()) {
           CheckLocked(id, segment.bridge);
         }
@@ -163,20 +149,15 @@ class Reconciler {
     }
   }
 
-  // What is looked at once for all, after them.
+  // What is looked at once for all, after all attachments.
   void Note(const state::Record& live) {
     NoteGateway(live);
-    if (fingerprint_) {
-      fingerprint_->AddDataDir(live.ipam.data_dir);
-      fingerprint_->AddSegment(live.link.bridge);
-      fingerprint_->AddSegment(live.link.gateway_ifname);
-    }
   }
 
   void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
     const std::optional<FileLock> lock = host_.records.TryLock(id);
     if (!lock) {
-      outcome_.busy.push_back(id);
+      report_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
       CheckOwn(*record, FindVeth(*record), bridge, mismatches_);
     }
@@ -204,8 +185,10 @@ class Reconciler {
                : std::nullopt;
   }
 
-  void CheckRuleset(const rules::Extent& extent) {
-    checkpoint_ = rules::CheckRuleset(host_, extent, mismatches_);
+  Depth CheckRuleset(const rules::RulesetScope& scope) {
+    rules::Converged converged = rules::CheckRuleset(host_, scope, mismatches_);
+    checkpoint_ = std::move(converged.checkpoint);
+    return converged.depth;
   }
 
   void NoteGateway(const state::Record& record) {
@@ -216,7 +199,7 @@ class Reconciler {
 
   void CheckOtherFirewalls() {
     for (const auto& each : gateways_) {
-      outcome_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
+      report_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
         rules::CheckOtherFirewalls(host_, each.second, checkpoint_, mismatches_);
       });
     }
@@ -237,27 +220,24 @@ class Reconciler {
 
   state::Host& host_;
   const Scope& scope_;
-  Outcome& outcome_;
+  ReconcileReport& report_;
   Mismatches& mismatches_;
-  state::RepairLog log_;
+  std::optional<state::RepairLog> log_;
   state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
   std::map<std::string, state::Record> gateways_;  // a record behind each
-  std::optional<Fingerprint> fingerprint_;         // of all, to be noted
   std::optional<link::ListedVeths> listed_;        // for the first look at each of all
 };
 
 }  // namespace
 
-bool IsUnchanged(state::Host& host) {
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  return checkpoint && checkpoint->fingerprint == Fingerprint(host, *checkpoint).Text();
-}
-
-Outcome Reconcile(state::Host& host, const Scope& scope, Mode mode, const Progress& progress) {
-  Outcome outcome(mode);
-  Reconciler(host, scope, outcome).Run(progress);
-  return outcome;
+ReconcileReport Reconcile(state::Host& host,
+                          const Scope& scope,
+                          Mode mode,
+                          const Progress& progress) {
+  ReconcileReport report(mode);
+  Reconciler(host, scope, report).Run(progress);
+  return report;
 }
 
 }  // namespace nomad_bridge::attachment

@@ -13,7 +13,7 @@
 #include "plugin/link/liveness.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
-#include "plugin/rules/stale_flows.h"
+#include "plugin/rules/stale_conntrack.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
@@ -90,7 +90,7 @@ std::vector<std::string> Remove(state::Host& host,
     if (record.PhaseOf(cni::Part::kPorts) == state::Phase::kMaking) {
       parts.erase(cni::Part::kPorts);  // never committed: perhaps another's, whose flows go on
     }
-    rules::ForgetStaleFlows(host, record, parts);
+    rules::DeleteStaleConntrack(host, record, parts);
   });
   if (removed.contains(cni::Part::kAddress) && !is_delegated) {
     release();  // after the link: until then its container answers for the address

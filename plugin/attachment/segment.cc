@@ -7,8 +7,8 @@
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/converge.h"
-#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 
 namespace nomad_bridge::attachment {
@@ -92,7 +92,7 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
   }
   std::optional<rtnl::Link> bridge = link::CheckBridge(host, record, mismatches);
   if (bridge) {
-    rules::CheckJudgedBridge(host, *bridge, record, mismatches);
+    rules::CheckBridgeNetfilter(host, *bridge, record, mismatches);
   }
   if (bridge && mismatches.is_repairing()) {
     // After the bridge has its addresses: what comes by the ports is for its gateway.
@@ -112,7 +112,7 @@ void EnsureSegment(state::Host& host, const state::Record& record) {
     throw Error(Code::kConflict, left->text, fix.command.empty() ? fix.advice : fix.Line());
   }
   if (bridge) {
-    rules::RequireJudgedBridge(host, *bridge, record);
+    rules::RequireBridgeNetfilter(host, *bridge, record);
   }
 }
 

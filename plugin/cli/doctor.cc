@@ -16,7 +16,6 @@
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/config/node_config.h"
-#include "plugin/rules/intact.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -131,8 +130,7 @@ std::vector<std::string> IgnoredChecks() {
 
 }  // namespace
 
-Examination::Examination(state::Host& of, const Inventory& taken, Cost most)
-    : host(of), inventory(taken), most_(most) {
+Examination::Examination(state::Host& of, const Inventory& taken) : host(of), inventory(taken) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.record && attachment.record->IsAny(state::Phase::kLive) &&
         attachment.state != State::kDead) {
@@ -146,15 +144,9 @@ Examination::Examination(state::Host& of, const Inventory& taken, Cost most)
   gateways.erase("");
 }
 
-// Where only what is cheap is asked for, a host's side that has not changed is not looked at again.
 const Mismatches& Examination::Reconciled() {
   if (!reconciled_) {
-    const bool is_quick = most_ == Cost::kCheap;
-    const bool is_unchanged = is_quick && rules::AreIntact(host) && attachment::IsUnchanged(host);
-    reconciled_ = is_unchanged
-                      ? attachment::Outcome(Mode::kLook)
-                      : attachment::Reconcile(
-                            host, {.is_quick = is_quick, .links = &inventory.links}, Mode::kLook);
+    reconciled_ = attachment::Reconcile(host, {.links = &inventory.links}, Mode::kLook);
   }
   return reconciled_->mismatches;
 }
@@ -206,7 +198,7 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   AddAll(Verdict::kFail, lines.repairable, "nomad-bridge reconcile");
   AddAll(Verdict::kFail, lines.leads_nowhere, kGcFix);
   AddAll(Verdict::kWarn, lines.left_over, kGcFix);
-  for (const attachment::Outcome::Failure& failure : reconciled_->failed) {
+  for (const attachment::ReconcileReport::Failure& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
       Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));
       results.back().cause = failure.cause;
@@ -276,7 +268,7 @@ std::vector<CheckResult> RunChecks(state::Host& host,
         std::ranges::any_of(ignored, [&](const std::string& name) { return IsCalled(each, name); });
     return each.cost > most || is_named == only.empty();
   });
-  Examination node(host, inventory, most);
+  Examination node(host, inventory);
   for (const Check& check : checks) {
     node.Run(check);
   }

@@ -17,7 +17,7 @@
 
 #include "base/fix.h"
 #include "base/mismatch.h"
-#include "plugin/attachment/outcome.h"
+#include "plugin/attachment/reconcile_report.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/state/host.h"
@@ -70,7 +70,7 @@ struct Check {
 class Examination {
  public:
   // `most`: the dearest checks that will be asked for.
-  Examination(state::Host& of, const Inventory& taken, Cost most);
+  Examination(state::Host& of, const Inventory& taken);
 
   state::Host& host;
   const Inventory& inventory;
@@ -103,9 +103,8 @@ class Examination {
   const std::vector<ConfigFile>& Configs();
 
  private:
-  Cost most_;
   std::string_view check_;
-  std::optional<attachment::Outcome> reconciled_;
+  std::optional<attachment::ReconcileReport> reconciled_;
   std::vector<std::string> plugin_dirs_;  // there is at least one
   std::optional<std::vector<ConfigFile>> configs_;
 };

@@ -143,7 +143,8 @@ void CheckOrphanLeases(Examination& node) {
       collection.recorded->emplace(attachment.id, attachment.record->ipam.data_dir);
     }
   }
-  const attachment::Outcome leases = attachment::Collect(node.host, collection, Mode::kLook);
+  const attachment::ReconcileReport leases =
+      attachment::Collect(node.host, collection, Mode::kLook);
   std::vector<std::string> collectable;
   for (const Mismatch& mismatch : leases.mismatches.left()) {
     if (mismatch.repairable) {

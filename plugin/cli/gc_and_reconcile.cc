@@ -18,22 +18,12 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/terminal.h"
-#include "plugin/rules/converge.h"
-#include "plugin/rules/intact.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array kGcFlags = {kDryRunFlag, kJsonFlag};
-
-constexpr std::array kReconcileFlags = {
-    kDryRunFlag,
-    Flag{"if-changed", nullptr, "does nothing while neither rules nor links have changed"},
-    kJsonFlag};
-
-// kOthersChanged: only what all attachments share was compared.
-enum class RulesetState { kCompared, kOthersChanged, kUnchanged };
+constexpr std::array kBothFlags = {kDryRunFlag, kJsonFlag};
 
 // What was found: repaired, and left.
 std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
@@ -43,13 +33,13 @@ std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
 }
 
 // What could not be repaired, a line each.
-std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
+std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
   std::vector<std::string> failures;
-  for (const attachment::Outcome::Failure& failure : outcome.failed) {
+  for (const attachment::ReconcileReport::Failure& failure : report.failed) {
     failures.push_back(failure.text);
   }
-  for (const Mismatch& mismatch : outcome.mismatches.left()) {
-    if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
+  for (const Mismatch& mismatch : report.mismatches.left()) {
+    if (report.mismatches.is_repairing() && !mismatch.repairable) {
       // What is of no container's own names itself what it is about.
       const bool is_containers =
           mismatch.area == Mismatch::Area::kPort || mismatch.area == Mismatch::Area::kLease;
@@ -60,8 +50,8 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   return failures;
 }
 
-Json ToJson(std::string_view command, const attachment::Outcome& outcome, RulesetState state) {
-  const std::vector<Mismatch> found = AllOf(outcome.mismatches);
+Json ToJson(std::string_view command, const attachment::ReconcileReport& report) {
+  const std::vector<Mismatch> found = AllOf(report.mismatches);
   const auto mismatch_json = [](const Mismatch& mismatch) -> Json {
     return {{"area", Text(mismatch.area)},
             {"owner", mismatch.owner},
@@ -74,24 +64,23 @@ Json ToJson(std::string_view command, const attachment::Outcome& outcome, Rulese
     return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
   };
   return {{"command", command},
-          {"dryRun", !outcome.mismatches.is_repairing()},
-          {"unchanged", state == RulesetState::kUnchanged},
-          {"attachments", outcome.attachments},
+          {"dryRun", !report.mismatches.is_repairing()},
+          {"attachments", report.attachments},
           {"found", ArrayOf(found, &Mismatch::text)},
           {"mismatches", ArrayOf(found, mismatch_json)},
-          {"failed", FailuresOf(outcome)},
-          {"busy", ArrayOf(outcome.busy, id_json)}};
+          {"failed", FailuresOf(report)},
+          {"busy", ArrayOf(report.busy, id_json)}};
 }
 
 // "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired"; of a dry run "2 to
 // repair", "3 found wrong, 1 cannot be repaired".
-std::string SummaryOf(std::string_view command, const attachment::Outcome& outcome) {
+std::string SummaryOf(std::string_view command, const attachment::ReconcileReport& report) {
   const bool is_gc = command == kGc.name;
-  const bool is_repairing = outcome.mismatches.is_repairing();
+  const bool is_repairing = report.mismatches.is_repairing();
   const std::string_view act = is_gc ? "take back" : "repair";
   const std::string_view done = is_gc ? "taken back" : "repaired";
-  const std::size_t found = AllOf(outcome.mismatches).size();
-  if (const std::size_t failed = FailuresOf(outcome).size(); failed > 0) {
+  const std::size_t found = AllOf(report.mismatches).size();
+  if (const std::size_t failed = FailuresOf(report).size(); failed > 0) {
     return Format("{} {}, {} could not be {}",
                   found,
                   is_gc ? "found" : "found wrong",
@@ -104,7 +93,7 @@ std::string SummaryOf(std::string_view command, const attachment::Outcome& outco
   if (is_repairing) {
     return Cat(found, ' ', done);
   }
-  const auto& left = outcome.mismatches.left();
+  const auto& left = report.mismatches.left();
   const auto not_ours = std::ranges::count(left, false, &Mismatch::repairable);
   return not_ours == 0 ? Format("{} to {}", found, act)
                        : Format("{} {}, {} cannot be {}",
@@ -114,28 +103,20 @@ std::string SummaryOf(std::string_view command, const attachment::Outcome& outco
                                 done);
 }
 
-std::string TextOf(std::string_view command,
-                   const attachment::Outcome& outcome,
-                   RulesetState state) {
-  if (state == RulesetState::kUnchanged) {
-    return "nothing has changed\n";
-  }
+std::string TextOf(std::string_view command, const attachment::ReconcileReport& report) {
   std::string text;
-  if (!outcome.mismatches.is_repairing()) {
-    for (const Mismatch& mismatch : outcome.mismatches.left()) {
+  if (!report.mismatches.is_repairing()) {
+    for (const Mismatch& mismatch : report.mismatches.left()) {
       const std::string fix = ShowFix(mismatch.fix);
       text += Cat(Printable(mismatch.text), fix.empty() ? "" : "; ", fix, '\n');
     }
   }
-  text += Cat(state == RulesetState::kOthersChanged ? "only other tables have changed"
-                                                    : Counted(outcome.attachments, "attachment"),
-              "; ",
-              SummaryOf(command, outcome));
-  if (!outcome.busy.empty()) {
+  text += Cat(Counted(report.attachments, "attachment"), "; ", SummaryOf(command, report));
+  if (!report.busy.empty()) {
     text += Format(
         "; {} left out, as {}",
-        outcome.busy.size(),
-        outcome.busy.size() == 1 ? "another command works on it" : "other commands work on them");
+        report.busy.size(),
+        report.busy.size() == 1 ? "another command works on it" : "other commands work on them");
   }
   return text + '\n';
 }
@@ -155,64 +136,49 @@ attachment::Progress ProgressOnTerminal(std::string_view command) {
   };
 }
 
-// Prints the `outcome` of `command`, and returns the exit code: kNo if something failed, or a dry
+// Prints the `report` of `command`, and returns the exit code: kNo if something failed, or a dry
 // run found something.
 int Report(const Arguments& arguments,
            std::string_view command,
-           const attachment::Outcome& outcome,
-           RulesetState state = RulesetState::kCompared) {
+           const attachment::ReconcileReport& report) {
   if (arguments.Has("json")) {
-    PrintDocument(ToJson(command, outcome, state));
+    PrintDocument(ToJson(command, report));
   } else {
-    Print(TextOf(command, outcome, state));
+    Print(TextOf(command, report));
   }
-  const std::vector<std::string> failures = FailuresOf(outcome);
+  const std::vector<std::string> failures = FailuresOf(report);
   for (const std::string& failure : failures) {
     LogLine("{}", Printable(failure));
   }
-  return failures.empty() && outcome.mismatches.left().empty() ? kYes : kNo;
+  return failures.empty() && report.mismatches.left().empty() ? kYes : kNo;
 }
 
 int RunReconcile(const Arguments& arguments) {
-  std::optional<nft::Changes> changes;
-  if (const UniqueFd socket = nft::TakeChangeSocket()) {
-    changes = nft::ReadChanges(socket);
+  attachment::Scope scope;
+  // Without a change on the socket it is the timer that runs us, or somebody who types it.
+  if (const UniqueFd socket = nft::TakeChangeSocket(); socket && nft::DrainChanges(socket)) {
+    scope.extent = attachment::Scope::Extent::kTables;
   }
   RequireRoot("reconcile");
   state::Host host = state::Host::Open();
-  const Mode mode = ModeOf(arguments);
-  attachment::Scope scope;
-  RulesetState state = RulesetState::kCompared;
-  if (arguments.Has("if-changed")) {
-    // Without one it is the timer that runs us: links, addresses and sysctls are looked at, too.
-    const bool is_of_rules = changes && changes->first_generation;
-    if (rules::AreIntact(host) && (is_of_rules || attachment::IsUnchanged(host))) {
-      return Report(arguments, "reconcile", attachment::Outcome(mode), RulesetState::kUnchanged);
-    }
-    if (is_of_rules && rules::AreForeign(host, *changes)) {
-      scope.extent = attachment::Scope::Extent::kShared;
-      scope.foreign_until = changes->last_generation;
-      state = RulesetState::kOthersChanged;
-    }
-    scope.is_quick = true;
-  }
-  return Report(arguments,
-                "reconcile",
-                attachment::Reconcile(host, scope, mode, ProgressOnTerminal("reconcile")),
-                state);
+  return Report(
+      arguments,
+      "reconcile",
+      attachment::Reconcile(host, scope, ModeOf(arguments), ProgressOnTerminal("reconcile")));
 }
 
 int RunGc(const Arguments& arguments) {
   RequireRoot("gc");
   state::Host host = state::Host::Open();
   const Mode mode = ModeOf(arguments);
-  attachment::Outcome outcome = attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
-  outcome.Try(Mismatch::Area::kTable, "the rules", [&] {
-    outcome.mismatches.AddAll(
+  attachment::ReconcileReport report =
+      attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
+  report.Try(Mismatch::Area::kTable, "the rules", [&] {
+    report.mismatches.AddAll(
         attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode)
             .mismatches);
   });
-  return Report(arguments, "gc", outcome);
+  return Report(arguments, "gc", report);
 }
 
 }  // namespace
@@ -226,7 +192,7 @@ of every running allocation, as their records say; then other firewalls on this 
 inside an allocation is changed. Exit 1: something could not be repaired, or with -dry-run:
 would be.
 )",
-    .flags = kReconcileFlags,
+    .flags = kBothFlags,
     .run = RunReconcile};
 
 const Command kGc = {
@@ -237,7 +203,7 @@ const Command kGc = {
 leases that nothing else belongs to, and elements of the rules without an owner. Running
 allocations are left alone. Exit 1: something stayed, or with -dry-run: there is something.
 )",
-    .flags = kGcFlags,
+    .flags = kBothFlags,
     .run = RunGc};
 
 }  // namespace nomad_bridge::cli

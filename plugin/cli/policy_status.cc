@@ -130,7 +130,7 @@ std::vector<std::string> NftCommands(const state::Record& record,
 
 void ShowAttachment(state::Host& host, const Attachment& attachment, const Arguments& arguments) {
   const policy::Program& program = host.policy.Program();
-  const state::Record record = rules::Judged(*attachment.record, program);
+  const state::Record record = rules::WithPolicies(*attachment.record, program);
   const cni::Workload workload = record.Workload();
   const std::vector<policy::Chain> chains = program.ChainsOf(workload);
   if (arguments.Has("nft")) {

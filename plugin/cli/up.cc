@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/foreign_drops.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/nomad_config.h"
@@ -33,11 +34,22 @@ state::Record IntentOfNetwork(state::Host& host,
   return record;
 }
 
+// Names the chains of others that drop what our rules accept: only their owners can change them.
+void WarnOfForeignDrops(state::Host& host) {
+  const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
+  if (checkpoint.accept_mark_bit == state::kNoMarkBit) {
+    return;  // nothing is accepted yet
+  }
+  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, checkpoint.accept_mark_bit)) {
+    LogLine("{}; fix: {}", what, fix);
+  }
+}
+
 // Makes what `record` shares with others. Returns what is missing, if it only looks.
 std::vector<std::string> Prepare(state::Host& host, const state::Record& record, Mode mode) {
   if (mode == Mode::kRepair) {
     attachment::Reconcile(
-        host, {.extent = attachment::Scope::Extent::kShared, .record = &record}, mode);
+        host, {.extent = attachment::Scope::Extent::kNetwork, .record = &record}, mode);
     return {};
   }
   // A reconcile calls nothing missing that no attachment needs yet.
@@ -121,6 +133,8 @@ int RunUp(const Arguments& arguments) {
   }
   if (files.empty()) {
     LogLine("{}", "there is no network config yet");
+  } else {
+    WarnOfForeignDrops(host);  // which are asked about the bridges that are up
   }
   return exit;
 }

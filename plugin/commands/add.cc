@@ -137,7 +137,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   undo.Then("remove the rules", [&host, record] {
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
   });
-  attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);
+  attachment::Publish(host, record);
   link::AnnounceIfNeeded(container, veth, record, config.ipam.requested);
 
   undo.Keep();

@@ -91,8 +91,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   Undo undo;
   undo.Then("remove the rules", [&] { attachment::UndoPublish(host, record, rest); });
   host.records.Write(record);
-  attachment::Publish(
-      host, record, earlier ? firewall::PlanMode::kLookUp : firewall::PlanMode::kAssumeAbsent);
+  attachment::Publish(host, record);
   undo.Keep();
   Answer(host, std::move(session.own), record.Finished(), rest, print);
 }

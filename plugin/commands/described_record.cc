@@ -169,7 +169,7 @@ state::Record IntentOf(Session& session, const config::Config& config) {
   if (!config.rules.ports.empty()) {
     intent.rules.ways = link::FindWaysBeyond(session.host.net);
   }
-  return rules::Judged(std::move(intent), session.host.policy.Program());
+  return rules::WithPolicies(std::move(intent), session.host.policy.Program());
 }
 
 state::Record RecordFromPrevResult(Session& session, const std::optional<state::Record>& earlier) {
@@ -187,8 +187,8 @@ state::Record RecordFromPrevResult(Session& session, const std::optional<state::
   if (session.type.Provides(cni::Part::kPorts) && !session.config.rules.ports.empty()) {
     record.rules.ways = link::FindWaysBeyond(session.host.net);
   }
-  return rules::Judged(WithRules(std::move(record), session.type, session.config.rules),
-                       session.host.policy.Program());
+  return rules::WithPolicies(WithRules(std::move(record), session.type, session.config.rules),
+                             session.host.policy.Program());
 }
 
 bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,

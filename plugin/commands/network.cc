@@ -69,8 +69,8 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   if (type.Provides(cni::Part::kLink)) {
     collection.bridge = lenient.bridge;
   }
-  const attachment::Outcome outcome = attachment::Collect(host, collection, Mode::kRepair);
-  for (const attachment::Outcome::Failure& each : outcome.failed) {
+  const attachment::ReconcileReport outcome = attachment::Collect(host, collection, Mode::kRepair);
+  for (const attachment::ReconcileReport::Failure& each : outcome.failed) {
     failures.Add({each.text});
   }
   if (type.ProvidesRules()) {

@@ -18,9 +18,7 @@ namespace nomad_bridge::commands {
 namespace {
 
 // Where what cannot be repaired is the operator's to put right.
-constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy,
-                                        Mismatch::Area::kBridge,
-                                        Mismatch::Area::kOtherFirewall};
+constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy, Mismatch::Area::kBridge};
 
 }  // namespace
 

@@ -98,7 +98,7 @@ struct ForwardSpec {
   firewall::ForwardHook forward_hook;  // no admin chain without Part::kForward
   firewall::Ingress ingress = firewall::Ingress::kOpen;
   firewall::Inbound inbound = firewall::Inbound::kAny;
-  std::string firewalld_zone;  // for gateway_ifname, where firewalld runs
+  std::string firewalld_zone = kDefaultFirewalldZone;  // for gateway_ifname, where firewalld runs
 };
 
 struct PublishSpec {

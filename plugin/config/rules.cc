@@ -110,7 +110,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
   }
   if (type.Provides(cni::Part::kForward)) {
     CheckBackend(config, "backend", true);
-    rules.firewalld_zone = config.FindString("firewalldZone").value_or(kDefaultFirewalldZone);
+    rules.firewalld_zone = config.FindString("firewalldZone").value_or(rules.firewalld_zone);
     rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
     rules.ingress = config.FindWord(
         "ingressPolicy", "open", firewall::ParseIngress, "'open', 'same-bridge' or 'isolated'");

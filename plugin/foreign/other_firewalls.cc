@@ -8,7 +8,6 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
 #include "plugin/foreign/tools.h"
@@ -169,17 +168,6 @@ bool CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
     }
   });
   return is_told;
-}
-
-Drops DropsOfOthers(state::Host& host, int accept_mark_bit, Drops known) {
-  Drops drops{.basis = firewall::ForeignDropsBasis(host.nft, accept_mark_bit)};
-  if (drops.basis == known.basis) {
-    return known;
-  }
-  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, accept_mark_bit)) {
-    drops.lines.push_back(Cat(what, "; fix: ", fix));
-  }
-  return drops;
 }
 
 void EnsureLegacyAcceptsGone(state::Host& host) {

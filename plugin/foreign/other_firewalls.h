@@ -4,15 +4,12 @@
 //   iptables-legacy   if its tables are in use: the same rules there, by its own tool
 //   firewalld         rejects what no zone allows: the bridge is added to a zone by its own tool,
 //                     permanently, so that it stays after a reload; not one with an uplink
-//   any other         is reported: only its owner can change it
+//   any other         nothing: only its owner can change it (firewall/foreign_drops.h finds it)
 //
 // Costs    Once per bridge, and once after any change of the ruleset, or of a table "filter" of
 //          iptables-legacy, by others. No tool is started where none of these firewalls is in use.
 // Errors   None: an allocation may work without. Failures are logged.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include "base/mismatch.h"
 #include "plugin/state/host.h"
@@ -25,14 +22,6 @@ namespace nomad_bridge::foreign {
 [[nodiscard]] bool CheckOtherFirewalls(state::Host& host,
                                        const state::Record& record,
                                        Mismatches& mismatches);
-
-// The chains that may drop what we accept, one line each, with what to do.
-struct Drops {
-  std::string basis;  // firewall::ForeignDropsBasis() then
-  std::vector<std::string> lines;
-};
-// `known` again, unless it has another basis by now.
-[[nodiscard]] Drops DropsOfOthers(state::Host& host, int accept_mark_bit, Drops known);
 
 // Removes the rules with which iptables-legacy's tables accept our mark, of both families.
 void EnsureLegacyAcceptsGone(state::Host& host);

@@ -15,16 +15,14 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/intact.h"
 #include "plugin/rules/policy_tables.h"
-#include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::rules {
 namespace {
 
-// What an earlier ingressPolicy of the bridge of `record` has left, unless a live attachment still
-// needs it. Records are read only if there is something, after a change of the config.
+// Elements that an earlier ingressPolicy of the bridge of `record` has left and no live attachment
+// needs. Records are read only if there are some, after a change of the config.
 std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Record& record) {
   if (!record.Has(cni::Part::kForward) || record.link.gateway_ifname.empty()) {
     return {};
@@ -45,8 +43,8 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
   return earlier;
 }
 
-// Those of `elements` that `gone` shared with others behind its interfaces, unless one of them is
-// left. Nearly always the first record that is read, of its own network, shows that one is.
+// Shared elements of `gone` that no remaining attachment needs. Usually the first record that is
+// read, of its own network, shows that they are still needed.
 std::vector<nft::Element> FindUnneeded(state::Host& host,
                                        const std::vector<nft::Element>& elements,
                                        const AttachmentId& gone) {
@@ -59,6 +57,7 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
         other ? ElementsOf(*other) : std::vector<nft::Element>();
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
   };
+  // Its own network first: that record nearly always needs the same.
   keep_for(host.records.FindNeighbour(gone));
   if (shared.empty()) {
     return shared;
@@ -66,7 +65,7 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
   std::set<std::string> recorded = {state::HostVethName(gone)};
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<state::Record> other = id == gone ? std::nullopt : host.records.Find(id);
-    if (other) {  // what one that cannot be read needs, its port alone says
+    if (other) {  // of a record that cannot be read, its port says below what it needs
       recorded.insert(state::HostVethName(id));
     }
     keep_for(other);
@@ -82,14 +81,14 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
   return shared;
 }
 
-// One change, made again until it is in force or cannot be.
+// The change that puts one attachment in force: planned, committed, and planned again until it is
+// in force or cannot be.
 class Transaction {
  public:
-  Transaction(state::Host& host,
-              const state::Record& record,
-              firewall::Change change,
-              Mismatches& mismatches)
-      : host_(host), record_(record), change_(std::move(change)), mismatches_(mismatches) {
+  // Converges first: what others have lost is back even if this attachment is refused, and a port
+  // that somebody flushed is not free.
+  Transaction(state::Host& host, const state::Record& record)
+      : host_(host), record_(record), change_{.add = ElementsOf(record.Finished().OnlyLive())} {
     ConvergeAgain();
     change_.remove_shared = FindEarlierPolicy(host, record);
   }
@@ -103,19 +102,19 @@ class Transaction {
     if (generation != checkpoint_.generation) {
       ConvergeAgain();
     }
-    // Only of what is new: a repair takes no port away.
+    // Only a new attachment is checked for overlaps: a repair takes no port away.
     const std::optional<firewall::Conflict> overlap =
         record_.IsAny(state::Phase::kMaking) ? FindOverlap(host_, change_, checkpoint_.published_on)
                                              : std::nullopt;
-    firewall::Outcome outcome = overlap
-                                    ? firewall::Outcome{.conflict = overlap}
-                                    : firewall::Commit(host_.nft, change_, checkpoint_.generation);
-    if (outcome.conflict) {
-      SettleConflict(*outcome.conflict);
-    } else if (outcome.refusal) {
-      CompareAll(*outcome.refusal);
-    } else if (outcome.generation) {
-      Finish(outcome);
+    const firewall::CommitResult result =
+        overlap ? firewall::CommitResult{.conflict = overlap}
+                : firewall::Commit(host_.nft, change_, checkpoint_.generation);
+    if (result.conflict) {
+      TakeResolution(ResolveConflict(host_, record_, *result.conflict, change_));
+    } else if (result.refusal) {
+      CompareEverything(*result.refusal);
+    } else if (result.generation) {
+      Finish(*result.generation);
       return true;
     }
     return false;
@@ -126,21 +125,17 @@ class Transaction {
   }
 
  private:
-  void SettleConflict(const firewall::Conflict& conflict) {
-    Settlement settlement = Settle(host_, record_, conflict, change_);
-    has_siblings_ = has_siblings_ || settlement.is_left_to_sibling;
-    if (settlement.stale_owner) {
-      stale_owners_.push_back(*std::move(settlement.stale_owner));
-    }
-    // An element of somebody else was there: that none of ours is can no longer be assumed, either.
-    if (change_.mode == firewall::PlanMode::kAssumeAbsent) {
-      change_.mode = firewall::PlanMode::kLookUp;
+  void TakeResolution(Resolution resolution) {
+    has_siblings_ = has_siblings_ || resolution.is_left_to_sibling;
+    if (resolution.stale_owner) {
+      stale_owners_.push_back(*std::move(resolution.stale_owner));
     }
   }
 
-  // The table is not what the checkpoint says. Throws if that was of no use.
-  void CompareAll(const Error& refusal) {
-    if (std::exchange(is_all_compared_, true)) {
+  // The kernel refuses what names a set or a chain that is gone: the checkpoint is wrong about our
+  // tables, whoever wrote it. Throws `refusal` if that has been tried before.
+  void CompareEverything(const Error& refusal) {
+    if (std::exchange(is_everything_compared_, true)) {
       throw Error(refusal);
     }
     checkpoint_.Expire();
@@ -149,23 +144,25 @@ class Transaction {
   }
 
   void ConvergeAgain() {
-    checkpoint_ = Converge(host_, {.added = &record_}, mismatches_).checkpoint;
+    Mismatches repaired(Mode::kRepair);  // CHECK and reconcile alone say what they repair
+    checkpoint_ = Converge(host_, {.added = &record_}, repaired).checkpoint;
+    const std::string kind = KindOf(record_.rules.policy);
+    const bool is_new = !kind.empty() && !checkpoint_.policy_kinds.contains(kind);
+    change_.make =
+        is_new ? TableOfKind(host_.policy.Program(), record_.Workload()) : nft::Table{.id = {}};
   }
 
-  void Finish(const firewall::Outcome& outcome) {
+  void Finish(std::uint32_t generation) {
     // Still under the rules' lock: nobody may find elements in force whose record says that they
     // are being made, and take them for what a killed command left.
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
-    if (IsNew(record_)) {
-      Toggle(checkpoint_, record_.id);
-    }
-    const bool is_changed = checkpoint_.generation != *outcome.generation ||
-                            (has_siblings_ && !checkpoint_.has_siblings);
-    checkpoint_.generation = *outcome.generation;
-    checkpoint_.has_siblings = checkpoint_.has_siblings || has_siblings_;
-    if (is_changed) {
+    // After the record: killed in between, the next command compares more than it must.
+    if (checkpoint_.generation != generation || (has_siblings_ && !checkpoint_.has_siblings)) {
+      checkpoint_.generation = generation;
+      checkpoint_.has_siblings = checkpoint_.has_siblings || has_siblings_;
+      AddKind(record_, checkpoint_.policy_kinds);
       NotePublished(record_, checkpoint_);
       SaveCheckpoint(host_, checkpoint_);
     }
@@ -174,22 +171,22 @@ class Transaction {
   state::Host& host_;
   const state::Record& record_;
   firewall::Change change_;
-  Mismatches& mismatches_;
   state::Checkpoint checkpoint_;
   std::vector<StaleOwner> stale_owners_;
   bool has_siblings_ = false;
-  bool is_all_compared_ = false;
+  bool is_everything_compared_ = false;
 };
 
-// Other policies may have been applied since its record was written; under the rules' lock they
-// stay as they are. Its file says so first: what a killed ADD has added is found by it.
-state::Record JudgedNow(state::Host& host, const state::Record& record) {
+// `record` with what the policies in force make of it: others may have been applied since it was
+// written, and under the rules' lock they stay as they are. Its file says so before the kernel
+// does, so that the elements of a killed ADD are found by it.
+state::Record WithCurrentPolicies(state::Host& host, const state::Record& record) {
   host.policy.Refresh();
-  state::Record judged = Judged(record, host.policy.Program());
-  if (judged.rules.policy != record.rules.policy && record.IsAny(state::Phase::kMaking)) {
-    host.records.Write(judged);
+  state::Record current = WithPolicies(record, host.policy.Program());
+  if (current.rules.policy != record.rules.policy && record.IsAny(state::Phase::kMaking)) {
+    host.records.Write(current);
   }
-  return judged;
+  return current;
 }
 
 std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
@@ -199,7 +196,7 @@ std::vector<nft::Element> ElementsBut(const state::Record& record, const state::
   return elements;
 }
 
-// All in the kernel that are the attachment's by their comments, for parts that `rest` lacks.
+// Elements in the kernel whose comment names the attachment, for parts that `rest` lacks.
 std::vector<nft::Element> FindElementsBut(state::Host& host,
                                           const state::Record& record,
                                           const state::Record& rest) {
@@ -211,13 +208,12 @@ std::vector<nft::Element> FindElementsBut(state::Host& host,
   return elements;
 }
 
+// Nothing is compared here, as a DEL has to work whatever the rules look like. A checkpoint that
+// was current is so afterwards; if it was not, the next ADD or CHECK compares.
 void RemoveUnderLock(state::Host& host,
                      const std::vector<nft::Element>& elements,
                      const std::vector<nft::Element>& shared,
-                     std::optional<state::Checkpoint> checkpoint,
-                     const AttachmentId* gone) {
-  // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint
-  // was current it is so afterwards; if it was not, the next ADD or CHECK compares.
+                     std::optional<state::Checkpoint> checkpoint) {
   const std::optional<std::uint32_t> generation =
       firewall::RemoveElements(host.nft,
                                elements,
@@ -225,25 +221,17 @@ void RemoveUnderLock(state::Host& host,
                                shared);
   if (checkpoint && generation && *generation != checkpoint->generation) {
     checkpoint->generation = *generation;
-    if (gone != nullptr) {
-      Toggle(*checkpoint, *gone);
-    }
     SaveCheckpoint(host, *checkpoint);
   }
 }
 
 }  // namespace
 
-Committed Commit(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  Mismatches mismatches(Mode::kRepair);
-  const state::RepairLog log(mismatches);
+Committed Commit(state::Host& host, const state::Record& record) {
+  // From the comparison to the end of the commit: the checkpoint and the policies stay as they are.
   const FileLock one_at_a_time = host.records.LockRules();
-  const state::Record judged = JudgedNow(host, record);
-  Transaction transaction(
-      host,
-      judged,
-      firewall::Change{.add = ElementsOf(judged.Finished().OnlyLive()), .mode = mode},
-      mismatches);
+  const state::Record current = WithCurrentPolicies(host, record);
+  Transaction transaction(host, current);
   nft::RetryOnGenerations(host.nft,
                           Cat("change table ", nft::Text(firewall::TableId())),
                           transaction.generation(),
@@ -252,21 +240,18 @@ Committed Commit(state::Host& host, const state::Record& record, firewall::PlanM
 }
 
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {
+  // By the record, not by a dump of the sets: the same work beside any number of attachments.
   std::vector<nft::Element> elements = ElementsBut(record, rest);
   if (elements.empty()) {
     return;
   }
   const FileLock one_at_a_time = host.records.LockRules();
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  // By other policies than its record's it may have more.
+  // If other policies were applied since the record was written, it may have more elements.
   if (!checkpoint || checkpoint->policy_revision != record.rules.policy.revision) {
     Append(elements, FindElementsBut(host, record, rest));
   }
-  RemoveUnderLock(host,
-                  elements,
-                  FindUnneeded(host, elements, record.id),
-                  checkpoint,
-                  rest.OnlyLive().HasRules() ? nullptr : &record.id);
+  RemoveUnderLock(host, elements, FindUnneeded(host, elements, record.id), checkpoint);
 }
 
 void RemoveElements(state::Host& host,
@@ -278,8 +263,7 @@ void RemoveElements(state::Host& host,
         host,
         elements,
         gone != nullptr ? FindUnneeded(host, elements, *gone) : std::vector<nft::Element>(),
-        host.checkpoint.Find(),
-        gone);
+        host.checkpoint.Find());
   }
 }
 

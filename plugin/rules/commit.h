@@ -20,18 +20,16 @@ struct Committed {
   state::Checkpoint checkpoint;
 };
 
-// Converges (converge.h), then adds all elements of `record`, whose making parts are live in its
-// file from then on. What was repaired is logged. Elements of stale attachments that are in its way
-// are taken over; their owners are returned, for the caller to take down.
-[[nodiscard]] Committed Commit(state::Host& host,
-                               const state::Record& record,
-                               firewall::PlanMode mode);
+// Converges (converge.h), then adds all elements of `record`. With the commit, parts of `record`
+// that are being made are live in its file. Elements of stale attachments that are in its way are
+// taken over; their owners are returned, for the caller to take down.
+[[nodiscard]] Committed Commit(state::Host& host, const state::Record& record);
 
-// Removes the elements of `record` that `rest`, which is what stays of it, does not need; also what
-// all behind an interface share, if neither `rest` nor another attachment needs it.
+// Removes the elements that `record` has and `rest`, which is what stays of it, does not need.
+// Elements that all attachments behind an interface share go, too, if nobody needs them any more.
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);
-// Removes those of `elements` that have an owner and still belong to it. With `gone`, an attachment
-// that is being removed, also those that all behind an interface share, if no other needs them.
+// Removes those of `elements` that have an owner and still belong to it. `gone`: the attachment
+// that is being removed; then shared elements that no other attachment needs go, too.
 void RemoveElements(state::Host& host,
                     const std::vector<nft::Element>& elements,
                     const AttachmentId* gone = nullptr);

@@ -16,6 +16,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
+// Whether `added` takes the place of `element`: one key is there once.
 bool Replaces(const nft::Element& added, const nft::Element& element) {
   return added.set == element.set && added.key == element.key;
 }
@@ -47,7 +48,7 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
 }
 
 // Whether a container still has the address that `element`, whose owner has no record, leads to.
-// `record` may have been given that of one that is gone, and so may a third.
+// If that container is gone, the address may by now be the one of `record`, or of a third.
 bool IsHeld(state::Host& host, const state::Record& record, const nft::Element& element) {
   const std::optional<Ip> address = AddressOf(element);
   if (!address || Contains(AddressesOnly(record.ipam.addresses), *address)) {
@@ -66,7 +67,8 @@ std::optional<StaleOwner> RequireStale(state::Host& host,
   const std::string owner_key(conflict.present.owner());
   std::optional<state::Record> owner = host.records.FindOwner(owner_key);
   if (!owner) {
-    // Without a comment it is nobody's of ours. What is live has had its key before: overwritten.
+    // An element without a comment is not ours. If our attachment is live, the key was ours before,
+    // so the element is overwritten.
     if (owner_key.empty() && !record.IsAny(state::Phase::kMaking)) {
       return std::nullopt;
     }
@@ -114,6 +116,7 @@ bool LeaveToSibling(state::Host& host,
 
 // Lets `change` replace the element in the way, and remove all else of its owner, in the same
 // batch: a port that was left would lead to the next owner of its address.
+// The stale owner stays locked until the caller has taken it down: nobody revives it meanwhile.
 std::optional<StaleOwner> TakeOver(state::Host& host,
                                    const state::Record& record,
                                    const firewall::Conflict& conflict,
@@ -125,7 +128,7 @@ std::optional<StaleOwner> TakeOver(state::Host& host,
     change.remove_owned.push_back(conflict.present);  // an overlap
   }
   for (nft::Element& element :
-       stale ? ElementsOf(stale->Remains()) : FindElementsOf(host.nft, owner)) {
+       stale ? ElementsOf(stale->StaleParts()) : FindElementsOf(host.nft, owner)) {
     const bool is_replaced = std::ranges::any_of(
         change.add, [&](const nft::Element& added) { return Replaces(added, element); });
     if (!is_replaced && !element.comment.empty()) {
@@ -137,17 +140,17 @@ std::optional<StaleOwner> TakeOver(state::Host& host,
 
 }  // namespace
 
-state::Record StaleOwner::Remains() const {
-  state::Record remains = record;
-  std::erase_if(remains.parts,
+state::Record StaleOwner::StaleParts() const {
+  state::Record stale = record;
+  std::erase_if(stale.parts,
                 [&](const auto& part) { return is_alive && part.second == state::Phase::kLive; });
-  return remains;
+  return stale;
 }
 
-Settlement Settle(state::Host& host,
-                  const state::Record& record,
-                  const firewall::Conflict& conflict,
-                  firewall::Change& change) {
+Resolution ResolveConflict(state::Host& host,
+                           const state::Record& record,
+                           const firewall::Conflict& conflict,
+                           firewall::Change& change) {
   if (LeaveToSibling(host, record, conflict, change)) {
     return {.is_left_to_sibling = true};
   }

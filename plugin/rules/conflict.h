@@ -15,18 +15,18 @@
 
 namespace nomad_bridge::rules {
 
-// An attachment in the way of ours that is stale, or a part of which a killed command left; locked
-// against any other command.
+// An attachment whose elements are in our way, and that is stale, or partly left by a killed
+// command. It is locked against any other command.
 struct StaleOwner {
   FileLock lock;
   state::Record record;
   bool is_alive = false;  // the attachment itself: some part of it is live
 
-  // What of it has to go: all, or what is not live.
-  [[nodiscard]] state::Record Remains() const;
+  // The parts of it that have to go: all, or those that are not live.
+  [[nodiscard]] state::Record StaleParts() const;
 };
 
-struct Settlement {
+struct Resolution {
   bool is_left_to_sibling = false;
   std::optional<StaleOwner> stale_owner;  // if it has a record
 };
@@ -34,15 +34,15 @@ struct Settlement {
 // Changes `change`, for `record`, so that it no longer conflicts: a port that another attachment of
 // the same container has stays there; what a stale owner has is taken over in the same batch, and
 // all else of it removed.
-[[nodiscard]] Settlement Settle(state::Host& host,
-                                const state::Record& record,
-                                const firewall::Conflict& conflict,
-                                firewall::Change& change);
+[[nodiscard]] Resolution ResolveConflict(state::Host& host,
+                                         const state::Record& record,
+                                         const firewall::Conflict& conflict,
+                                         firewall::Change& change);
 
 // Somebody else's element that publishes on one address of the node a port that `change` publishes
 // on all, or the other way round. The kernel has them in two maps, so one would take over a part of
-// the other's port silently. `published_on`: Checkpoint::published_on, the addresses that are asked
-// for.
+// the other's port silently. `published_on`: Checkpoint::published_on, the host addresses that are
+// looked up; nullopt among them: all addresses.
 [[nodiscard]] std::optional<firewall::Conflict> FindOverlap(
     state::Host& host,
     const firewall::Change& change,

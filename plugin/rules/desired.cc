@@ -14,14 +14,13 @@ DesiredState::DesiredState(state::Host& host,
                            const link::ListedVeths* listed)
     : host_(host),
       kept_owners_(std::move(kept_owners)),
-      elements_{
-          .is_explained = [this](const nft::Element& element) { return IsExplained(element); }} {
+      elements_{.may_stay = [this](const nft::Element& element) { return MayStay(element); }} {
   for (const AttachmentId& id : host.records.List("")) {
     if (std::optional<state::Record> record = host.records.Find(id)) {
       const std::optional<rtnl::Link> veth =
           listed != nullptr ? listed->Find(id, link::Recorded::kYes) : std::nullopt;
       const bool is_alive = link::IsAlive(host, *record, veth);
-      Add(Judged(*std::move(record), host.policy.Program()), is_alive);
+      Add(WithPolicies(*std::move(record), host.policy.Program()), is_alive);
     }
   }
   Append(elements_.elements, ListElements(host.policy.Program()));
@@ -96,7 +95,7 @@ bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
   std::set<Ip> addresses;
   for (const nft::Element& element : firewall::OwnedElements(host_.nft)) {
     const std::optional<Ip> address = AddressOf(element);
-    if (address && !recorded_.contains(std::string(element.owner())) && IsExplained(element)) {
+    if (address && !recorded_.contains(std::string(element.owner())) && MayStay(element)) {
       addresses.insert(*address);
     }
   }
@@ -107,7 +106,7 @@ bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
 
 // Elements of a part that is being made or removed belong to the command that does so, or to the
 // next one that finds it was killed; those of a stale attachment go when it is reclaimed.
-bool DesiredState::IsExplained(const nft::Element& element) const {
+bool DesiredState::MayStay(const nft::Element& element) const {
   if (element.comment.empty()) {
     return !IsInList(element) && IsShared(element);
   }

@@ -46,7 +46,7 @@ class DesiredState {
 
   void Add(state::Record record, bool is_alive);
   void NoteShared(const std::vector<nft::Element>& elements);
-  [[nodiscard]] bool IsExplained(const nft::Element& element) const;
+  [[nodiscard]] bool MayStay(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
   [[nodiscard]] bool IsOfAContainer(const nft::Element& element) const;
   [[nodiscard]] bool IsShared(const nft::Element& element) const;

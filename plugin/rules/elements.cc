@@ -53,10 +53,13 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
   return elements;
 }
 
+// Ports of another plugin's bridge are not ours to check: it may give its container more addresses.
 bool IsSourceChecked(const state::Record& record) {
   return record.Has(cni::Part::kLink) && record.link.port.source_check;
 }
 
+// Without br_netfilter no rule of table inet sees a packet between two ports of one bridge, so
+// table bridge tells these apart by their ports.
 std::vector<std::string> IsolatedPorts(const state::Record& record) {
   if (!record.Has(cni::Part::kForward) || record.rules.ingress != firewall::Ingress::kIsolated) {
     return {};
@@ -115,6 +118,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   return elements;
 }
 
+// By dumps of all sets: for who has no record, or one that is not all.
 std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner) {
   std::vector<nft::Element> elements = firewall::OwnedElements(socket);
   std::erase_if(elements, [&](const nft::Element& element) { return element.owner() != owner; });

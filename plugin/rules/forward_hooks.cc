@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/foreign/tools.h"
@@ -68,12 +67,11 @@ int MarkBitFor(const state::Record& record,
   return bit;
 }
 
+// Also those of networks whose last attachment is gone, until everything is compared.
 std::vector<ForwardHook> HooksIn(const state::Checkpoint& checkpoint, int mark_bit) {
   std::vector<ForwardHook> hooks;
-  for (const std::string& chain : checkpoint.admin_chains) {
-    hooks.push_back({.admin_chain = chain,
-                     .accept_mark_bit = mark_bit,
-                     .ipv6 = Contains(checkpoint.admin_chains_ipv6, chain)});
+  for (const auto& [chain, has_ipv6] : checkpoint.admin_chains) {
+    hooks.push_back({.admin_chain = chain, .accept_mark_bit = mark_bit, .ipv6 = has_ipv6});
   }
   return hooks;
 }
@@ -81,73 +79,50 @@ std::vector<ForwardHook> HooksIn(const state::Checkpoint& checkpoint, int mark_b
 std::vector<ForwardHook> HooksOf(const DesiredState& desired, int mark_bit) {
   std::vector<ForwardHook> hooks;
   for (const state::Record& record : desired.records()) {
-    ForwardHook hook = record.rules.forward_hook;
-    hook.accept_mark_bit = mark_bit;
-    if (IsForwardedFor(record) && !Contains(hooks, hook)) {
-      hooks.push_back(std::move(hook));
+    if (IsForwardedFor(record)) {
+      ForwardHook hook = record.rules.forward_hook;
+      hook.accept_mark_bit = mark_bit;
+      AddHook(hook, hooks);
     }
   }
   return hooks;
 }
 
-void NoteHooks(const firewall::Goal& goal, state::Checkpoint& checkpoint) {
-  checkpoint.admin_chains.clear();
-  checkpoint.admin_chains_ipv6.clear();
-  const auto note = [&](const ForwardHook& hook) {
-    checkpoint.admin_chains.push_back(hook.admin_chain);
-    if (hook.ipv6) {
-      checkpoint.admin_chains_ipv6.push_back(hook.admin_chain);
-    }
-  };
-  std::ranges::for_each(goal.forward_hooks, note);
-  if (goal.new_forward_hook) {
-    note(*goal.new_forward_hook);
+bool AddHook(const ForwardHook& hook, std::vector<ForwardHook>& hooks) {
+  const bool is_new =
+      !hook.admin_chain.empty() && std::ranges::none_of(hooks, [&](const ForwardHook& known) {
+        return known.admin_chain == hook.admin_chain && (known.ipv6 || !hook.ipv6);
+      });
+  if (is_new) {
+    hooks.push_back(hook);
   }
-  for (std::vector<std::string>* const chains :
-       {&checkpoint.admin_chains, &checkpoint.admin_chains_ipv6}) {
-    std::ranges::sort(*chains);
-    chains->erase(std::unique(chains->begin(), chains->end()), chains->end());
-  }
+  return is_new;
 }
 
-std::optional<ForwardHook> FindNewHook(const state::Record& record,
-                                       const std::vector<ForwardHook>& hooks) {
-  const ForwardHook& own = record.rules.forward_hook;
-  const bool is_known = std::ranges::any_of(hooks, [&](const ForwardHook& hook) {
-    return hook.admin_chain == own.admin_chain && (hook.ipv6 || !own.ipv6);
-  });
-  return HasForwardHook(record) && !is_known ? std::optional(own) : std::nullopt;
+void NoteHooks(const std::vector<ForwardHook>& hooks, state::Checkpoint& checkpoint) {
+  checkpoint.admin_chains.clear();
+  for (const ForwardHook& hook : hooks) {
+    bool& has_ipv6 = checkpoint.admin_chains[hook.admin_chain];
+    has_ipv6 = has_ipv6 || hook.ipv6;
+  }
 }
 
 void CheckOtherFirewalls(state::Host& host,
                          const state::Record& record,
                          const state::Checkpoint& checkpoint,
                          Mismatches& mismatches) {
-  if (!HasForwardHook(record)) {
+  if (!HasForwardHook(record) || (Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
+                                  checkpoint.legacy_filter == foreign::FilterFingerprint())) {
     return;
   }
-  foreign::Drops drops{.basis = checkpoint.foreign_basis, .lines = checkpoint.foreign_drops};
-  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
-                        checkpoint.legacy_filter == foreign::FilterFingerprint();
-  const bool is_told = !is_known && foreign::CheckOtherFirewalls(host, record, mismatches);
-  if (!is_known && mismatches.is_repairing()) {
-    drops =
-        foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit, std::move(drops));
-  }
-  if (is_told && mismatches.is_repairing()) {
+  if (foreign::CheckOtherFirewalls(host, record, mismatches) && mismatches.is_repairing()) {
+    // Only if every tool could tell: one that failed is asked again by the next command.
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
       // Another ADD may have added it meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);
       now.opened_ifnames.push_back(record.link.gateway_ifname);
       now.legacy_filter = foreign::FilterFingerprint();
-      now.foreign_basis = drops.basis;
-      now.foreign_drops = drops.lines;
     });
-  }
-  if (mismatches.is_repairing()) {
-    for (const std::string& line : drops.lines) {
-      LogLine("{}", line);
-    }
   }
 }
 

@@ -33,16 +33,14 @@ namespace nomad_bridge::rules {
                                                          int mark_bit);
 [[nodiscard]] std::vector<firewall::ForwardHook> HooksOf(const DesiredState& desired, int mark_bit);
 
-// That of `record`, if it is not one of `hooks`.
-[[nodiscard]] std::optional<firewall::ForwardHook> FindNewHook(
-    const state::Record& record,
-    const std::vector<firewall::ForwardHook>& hooks);
+// Adds `hook` to `hooks`, unless it is none or is among them already. Returns whether it is new.
+bool AddHook(const firewall::ForwardHook& hook, std::vector<firewall::ForwardHook>& hooks);
 
-void NoteHooks(const firewall::Goal& goal, state::Checkpoint& checkpoint);
+void NoteHooks(const std::vector<firewall::ForwardHook>& hooks, state::Checkpoint& checkpoint);
 
-// Other firewalls let packets of `record` pass. Looked at once until the ruleset is changed again.
-// In mode kRepair what only the operator can do is logged, each time. Must be called without the
-// rules' lock: other programs' tools take their time.
+// Other firewalls let packets of `record` pass. They are looked at once, until the ruleset, or
+// iptables-legacy's, is changed again. The caller must not hold the rules' lock: other programs'
+// tools take their time.
 void CheckOtherFirewalls(state::Host& host,
                          const state::Record& record,
                          const state::Checkpoint& checkpoint,

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
@@ -17,7 +16,8 @@ std::string RouteLocalnet(const std::string& link) {
   return netlink::Ipv4Setting(link, "route_localnet");
 }
 
-// By which answers of published ports to 127.0.0.1 come.
+// The links by which answers of published ports to 127.0.0.1 come back. Without `snat`
+// none comes back, and for IPv6 the kernel has no such setting.
 std::vector<std::string> LinksForLocalhost(const state::Record& record) {
   const bool has_ipv4_port = std::ranges::any_of(
       record.rules.ports,
@@ -46,16 +46,14 @@ void EnsureFilter(state::Host& host, const rtnl::Link& link) {
 
 }  // namespace
 
-bool NeedsLocalhost(const state::Record& record, const std::string& ifname) {
-  return Contains(LinksForLocalhost(record), ifname);
-}
-
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   for (const std::string& name : LinksForLocalhost(record)) {
     const std::optional<rtnl::Link> link = host.net.FindLink(name);
     if (!link) {
       continue;  // is said by the check of the link itself
     }
+    // The filter before the setting: with the setting alone, and the rules flushed, containers
+    // would reach what listens on the node's 127.0.0.1.
     if (host.net.LacksLocalhostFilter(*link)) {
       mismatches.Add(
           {Mismatch::Area::kLocalhost,

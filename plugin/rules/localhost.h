@@ -6,8 +6,6 @@
 // Errors  kKernel, kIo.
 #pragma once
 
-#include <string>
-
 #include "base/mismatch.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -15,8 +13,5 @@
 namespace nomad_bridge::rules {
 
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches);
-
-// Whether answers to `record` come by that link.
-[[nodiscard]] bool NeedsLocalhost(const state::Record& record, const std::string& ifname);
 
 }  // namespace nomad_bridge::rules

@@ -34,6 +34,7 @@ std::string SetAskedBy(const policy::Step& step, Family family) {
 }
 
 // One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
+// Families differ in the sets that they ask, and in ICMP's number.
 class StepRules {
  public:
   StepRules(const policy::Step& step, bool is_about_source)
@@ -109,6 +110,8 @@ class StepRules {
   bool is_about_source_;
 };
 
+// The chain as the policies' program has it: in the chain of what reaches an allocation, a step's
+// peer is the source of the packet; in that of what it sends, the destination.
 nft::Chain ChainFor(const policy::Chain& chain) {
   nft::Chain made = {.name = chain.name};
   const bool is_about_source = chain.name.starts_with(Cat(kPolicyIn, '-'));
@@ -178,12 +181,13 @@ void RequireReadPolicies(state::Host& host) {
 }
 
 policy::Judgement JudgementOf(const state::Record& record, const policy::Program& program) {
+  // Who only has an address of ours, or a port, is forwarded for by others' rules.
   return record.Has(cni::Part::kForward) && !program.empty()
              ? program.JudgementOf(record.Workload())
              : policy::Judgement();
 }
 
-state::Record Judged(state::Record record, const policy::Program& program) {
+state::Record WithPolicies(state::Record record, const policy::Program& program) {
   record.rules.policy = {JudgementOf(record, program), program.Revision()};
   return record;
 }
@@ -201,6 +205,7 @@ void RequirePolicies(const config::RulesConfig& rules,
   }
 }
 
+// By what an attachment has, not by its labels: jobs that policies treat alike share their chains.
 std::string KindOf(const policy::Judgement& judgement) {
   if (judgement == policy::Judgement()) {
     return {};

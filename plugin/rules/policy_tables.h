@@ -38,7 +38,7 @@ void RequireReadPolicies(state::Host& host);
 [[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,
                                             const policy::Program& program);
 // `record` with that.
-[[nodiscard]] state::Record Judged(state::Record record, const policy::Program& program);
+[[nodiscard]] state::Record WithPolicies(state::Record record, const policy::Program& program);
 
 // kTryAgain if `rules`, or the node's own config, asks for policies, and none were applied since
 // the node booted; kIo if those in force cannot be read.

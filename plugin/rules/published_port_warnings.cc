@@ -60,6 +60,7 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
     if (port.protocol == portmap::Protocol::kSctp) {
       continue;  // whose sockets are not listed
     }
+    // One line per protocol and port, however many addresses it is published on.
     const std::vector<sockets::Listener>& all = host.Listeners(protocol);
     const auto listener = std::ranges::find_if(
         all, [&](const sockets::Listener& each) { return LosesTo(each, port); });
@@ -82,6 +83,7 @@ std::vector<std::string> FindForwardingOff(state::Host& host, const state::Recor
     const bool has_port = std::ranges::any_of(
         record.rules.ports,
         [&](const portmap::DnatEntry& port) { return port.container_ip.family() == family; });
+    // The node's setting alone: those of single links say nothing where it is off.
     if (has_port && !host.net.ForwardsAll(family)) {
       settings.emplace_back(link::ForwardingOf(family));
     }

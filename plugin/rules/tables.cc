@@ -11,6 +11,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
+// The rules of a chain that several of them have, such as postrouting, stand in this order.
 firewall::Contributors AllContributors() {
   return {&firewall::kForwarding, &portmap::kPublishedPorts, &kPolicy, &firewall::kPortFilter};
 }
@@ -42,6 +43,8 @@ firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
   return NodeTables(accept_mark_bit, has_port_filter, {.program = {}, .kinds = {}});
 }
 
+// "sel4-1f2e..." and "adr6-..." are made for policies: the row is that of what stands before the
+// hyphen.
 const firewall::OwnSet* FindSet(const nft::Element& element) {
   static const std::vector<firewall::OwnSet> kSets = AllSets();
   const std::string_view name = std::string_view(element.set).substr(0, element.set.find('-'));

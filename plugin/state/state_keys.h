@@ -125,11 +125,6 @@ void Fields(auto& visit, Is<Record::Rules> auto&... rules) {
   visit("policy", rules.policy...);
 }
 
-void Fields(auto& visit, Is<rtnl::NfCall> auto&... nf_call) {
-  visit("ipv4", nf_call.ipv4...);
-  visit("ipv6", nf_call.ipv6...);
-}
-
 void Fields(auto& visit, Is<StoredRecord> auto&... stored) {
   visit("version", First(stored...).record.version);  // always: its default is each release's own
   visit("network", stored.record.id.network...);
@@ -151,25 +146,15 @@ void Fields(auto& visit, Is<StoredRecord> auto&... stored) {
 void Fields(auto& visit, Is<StoredCheckpoint> auto&... stored) {
   visit("generation", stored.checkpoint.generation...);
   visit("tableHandles", stored.checkpoint.table_handles...);
-  visit("hasPortFilter", stored.checkpoint.has_port_filter...);
   visit("tablesRevision", stored.checkpoint.tables_revision...);
   visit("policyRevision", stored.checkpoint.policy_revision...);
   visit("policyKinds", stored.checkpoint.policy_kinds...);
-  visit("intact", stored.checkpoint.intact...);
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit...);
   visit("adminChains", stored.checkpoint.admin_chains...);
-  visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6...);
   visit("knownBridges", stored.checkpoint.bridges...);
-  visit("nfCallBefore", stored.checkpoint.nf_call_before...);
   visit("openedIfnames", stored.checkpoint.opened_ifnames...);
   visit("legacyFilter", stored.checkpoint.legacy_filter...);
   visit("publishedOn", stored.checkpoint.published_on...);
-  visit("foreignDrops", stored.checkpoint.foreign_drops...);
-  visit("foreignBasis", stored.checkpoint.foreign_basis...);
-  visit("fingerprint", stored.checkpoint.fingerprint...);
-  visit("dataDirs", stored.checkpoint.data_dirs...);
-  visit("segments", stored.checkpoint.segments...);
-  visit("renewable", stored.checkpoint.renewable...);
   visit("hasSiblings", stored.checkpoint.has_siblings...);
   visit("bootId", stored.origin.boot_id...);
   visit("hostNetns", stored.origin.netns...);

@@ -24,13 +24,12 @@ struct Measured {
   const char* target = "";  // with 1,000 alive
 };
 
-constexpr std::array<Measured, 7> kMeasured = {
+constexpr std::array<Measured, 6> kMeasured = {
     Measured{.line = "list", .target = "100"},
     Measured{.line = "list -json", .target = "100"},
     Measured{.line = "doctor", .target = "1,000"},
     Measured{.line = "metrics", .target = "500"},
-    Measured{.line = "reconcile -if-changed", .target = "5"},
-    Measured{.line = "reconcile"},
+    Measured{.line = "reconcile", .target = "500"},
     Measured{.line = "reconcile", .before = Before::kFlush, .target = "500"}};
 
 double MedianOf(const Measured& measured, const std::filesystem::path& binary, int rounds) {

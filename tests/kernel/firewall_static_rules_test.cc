@@ -99,17 +99,20 @@ TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
   desired.forward_hook.ipv6 = false;
   Put(desired);
   EXPECT_THAT(host().Must({"nft", "list", "tables"}), Not(HasSubstr("ip6 filter")));
-  EXPECT_THAT(Put(DesiredOf(3), {desired}).repaired, IsEmpty()) << "nothing was lost";
+  EXPECT_THAT(Put(DesiredOf(3), {desired}).repaired,
+              ElementsAre("the forwarding rules in table ip6 filter are missing"));
   EXPECT_THAT(Rules("ip6tables"), Contains(kJump));
 }
 
 TEST_F(StaticRules, AreAddedForANewNetwork) {
   Put(DesiredOf(2));
   firewall::Goal goal = GoalOf({DesiredOf(2)});
-  goal.new_forward_hook = {.admin_chain = "OTHER-ADMIN"};
+  goal.forward_hooks.push_back({.admin_chain = "OTHER-ADMIN"});
   const auto restored = Compare(goal, nullptr);
   ASSERT_TRUE(restored);
-  EXPECT_THAT(restored->repaired, IsEmpty());
+  EXPECT_THAT(
+      restored->repaired,
+      ElementsAre("the jump from CNI-FORWARD to OTHER-ADMIN is missing in table ip filter"));
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 

@@ -91,7 +91,7 @@ class RulesetWorld : public World {
   }
 
   static firewall::DesiredElements ElementsOf(const std::vector<DesiredState>& all) {
-    firewall::DesiredElements desired{.is_explained = [](const nft::Element&) { return true; }};
+    firewall::DesiredElements desired{.may_stay = [](const nft::Element&) { return true; }};
     for (const DesiredState& each : all) {
       Append(desired.elements, each.elements);
     }
@@ -123,28 +123,28 @@ class RulesetWorld : public World {
                    const firewall::ForwardHook& hook = {.admin_chain = "NOMAD-ADMIN",
                                                         .ipv6 = true}) {
     firewall::Goal goal = GoalOf(others);
-    goal.new_forward_hook = hook;
+    goal.forward_hooks.push_back(hook);
     const firewall::DesiredElements desired = ElementsOf(others);
     return *Compare(goal, &desired);
   }
 
   // On `generation`; without one, restores `others` first.
-  firewall::Outcome Commit(const firewall::Change& change,
-                           std::optional<std::uint32_t> generation = std::nullopt,
-                           const std::vector<DesiredState>& others = {}) {
+  firewall::CommitResult Commit(const firewall::Change& change,
+                                std::optional<std::uint32_t> generation = std::nullopt,
+                                const std::vector<DesiredState>& others = {}) {
     return firewall::Commit(socket_, change, generation ? *generation : Restore(others).generation);
   }
 
   struct Added {
     std::optional<std::uint32_t> generation;
     std::optional<firewall::Conflict> conflict;
-    std::vector<std::string> repaired;  // of `others`
+    std::vector<std::string> repaired;
   };
 
   // Adds `desired` beside `others`, which are restored first.
   Added Put(const DesiredState& desired, const std::vector<DesiredState>& others = {}) {
     Restored restored = Restore(others, desired.forward_hook);
-    firewall::Outcome outcome = Commit(Adding(desired), restored.generation);
+    firewall::CommitResult outcome = Commit(Adding(desired), restored.generation);
     if (outcome.refusal) {
       throw Error(*outcome.refusal);
     }

@@ -43,7 +43,6 @@ TEST_F(Schema, HoldsForEveryCommand) {
   ExpectValid("inspect -json 8080", "inspect.json");
   ExpectValid("doctor -json", "doctor.json");
   ExpectValid("reconcile -dry-run -json", "reconcile.json");
-  ExpectValid("reconcile -if-changed -json", "reconcile.json");
   ExpectValid("gc -dry-run -json", "reconcile.json");
 }
 

@@ -71,12 +71,9 @@ TEST_F(ForeignFirewall,
   EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules);
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 
-  for (const char* const line : {"reconcile", "reconcile -if-changed"}) {
-    static_cast<void>(RunLine("reconcile -if-changed"));  // nothing has changed for the next one
-    host().Must({"iptables-legacy", "-F"});
-    const Outcome repair = RunLine(line);
-    EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules) << line << repair;
-  }
+  host().Must({"iptables-legacy", "-F"});
+  const Outcome repair = RunLine("reconcile");
+  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules) << repair;
 }
 
 TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
@@ -142,7 +139,7 @@ TEST_F(LegacyOfUnits, AreRepairedByThoseThatRepair) {
 TEST_F(LegacyOfUnits, AreReadByTheOneForMetricsWithoutAWord) {
   EXPECT_THAT(RunWith(CapabilitiesOf("nomad-bridge-metrics.service"), "metrics"),
               Exits(0, Err("")));
-  EXPECT_THAT(RunLine("reconcile -if-changed").err, Not(HasSubstr("has no rule")));
+  EXPECT_THAT(RunLine("reconcile").err, Not(HasSubstr("has no rule")));
 }
 
 TEST_F(LegacyOfUnits, AreNotJudgedNorRememberedWithoutRights) {
@@ -150,7 +147,7 @@ TEST_F(LegacyOfUnits, AreNotJudgedNorRememberedWithoutRights) {
   EXPECT_THAT(without.err,
               AllOf(HasSubstr("/iptables-legacy failed"), HasSubstr("/ip6tables-legacy failed")));
   EXPECT_THAT(without.err, Not(HasSubstr("has no rule")));
-  EXPECT_THAT(RunLine("reconcile -if-changed").err, Not(HasSubstr("has no rule")));
+  EXPECT_THAT(RunLine("reconcile").err, Not(HasSubstr("has no rule")));
 
   Flush();
   static_cast<void>(RunWith(kTooFew, "reconcile"));
@@ -166,15 +163,19 @@ struct Drop : Named {
 
 class LaterDrop : public ForeignFirewall, public ::testing::WithParamInterface<Drop> {};
 
-TEST_P(LaterDrop, IsReportedByAddAndCheckAsLongAsItIsThere) {
+TEST_P(LaterDrop, IsReportedByDoctorAndUpAsLongAsItIsThere) {
   host().Nft(Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
+  ReplaceFile("/run/nomad.conflist",
+              R"({"cniVersion": "1.0.0", "name": "nomad", "plugins": [{"type": "nomad-bridge"}]})");
+  const auto up = [&] { return RunLine("up /run/nomad.conflist"); };
 
-  const Outcome add = MustRun("ADD", PublishingConfig());
-  EXPECT_THAT(add.err, HasSubstr("chain late of table inet mine"));
-  EXPECT_THAT(add.err, HasSubstr("0x1000"));
-  EXPECT_THAT(Check(add.json).err, HasSubstr("chain late of table inet mine"));
+  EXPECT_THAT(
+      up(), Exits(0, Err(AllOf(HasSubstr("chain late of table inet mine"), HasSubstr("0x1000")))));
+  EXPECT_THAT(MustRun("ADD", PublishingConfig()), Err(Not(HasSubstr("mine"))));
+  EXPECT_THAT(RunLine("doctor forward.foreign").out, HasSubstr("chain late of table inet mine"));
   host().Must({"nft", "delete", "table", "inet", "mine"});
-  EXPECT_THAT(Check(add.json).err, Not(HasSubstr("mine")));
+  EXPECT_THAT(up(), Exits(0, Err("")));
+  EXPECT_THAT(RunLine("doctor forward.foreign").out, Not(HasSubstr("mine")));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -220,7 +221,8 @@ TEST_F(ForeignFirewall, ThatAcceptsOurMarkInAChainThatItJumpsToLetsUsThrough) {
     drop
   }
 })");
-  EXPECT_THAT(MustRun("ADD", PublishingConfig()), Err(Not(HasSubstr("mine"))));
+  Attach(PublishingConfig());
+  EXPECT_THAT(RunLine("doctor forward.foreign").out, Not(HasSubstr("mine")));
   ExpectBothWays();
 }
 
@@ -254,14 +256,15 @@ TEST_F(ForeignFirewall, ThatDropsBeforeUsIsReportedUntilItAcceptsTheBridge) {
     type filter hook input priority 10; policy drop;
   }
 })");
-  const Outcome add = MustRun("ADD", PublishingConfig());
-  EXPECT_THAT(add.err, HasSubstr("chain early of table inet mine (policy drop) comes before ours"));
-  EXPECT_THAT(add.err, Not(HasSubstr("chain in")));
+  Attach(PublishingConfig());
+  EXPECT_THAT(RunLine("doctor forward.foreign").out,
+              AllOf(HasSubstr("chain early of table inet mine (policy drop) comes before ours"),
+                    Not(HasSubstr("chain in"))));
   EXPECT_FALSE(Ping(container(), kOutsideIp4));
   for (const char* const way : {"iifname", "oifname"}) {
     host().Must({"nft", "add", "rule", "inet", "mine", "early", way, "nomad", "accept"});
   }
-  EXPECT_THAT(Check(add.json), Err(Not(HasSubstr("mine"))));
+  EXPECT_THAT(RunLine("doctor forward.foreign").out, Not(HasSubstr("mine")));
   ExpectBothWays();
 }
 

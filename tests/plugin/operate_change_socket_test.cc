@@ -1,14 +1,10 @@
-// nomad-bridge reconcile -if-changed as systemd starts it after a change of nf_tables: with the
-// socket on which the changes came. What only others have changed costs no question for each
-// attachment.
+// nomad-bridge reconcile as systemd starts it after a change of nf_tables: with the socket on which
+// the changes came.
 #include <linux/netlink.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
-#include "tests/support/refusal.h"
-#include "tests/support/rules_lock.h"
-#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -29,104 +25,72 @@ class ReconcileByTheSocket : public CliWorld {
               0);
   }
 
-  [[nodiscard]] Command IfChanged() {
+  [[nodiscard]] Outcome RunByTheSocket() {
     Command command = Line({});
     // The shell for the process id, which LISTEN_PID must be.
-    command.argv = {"sh",
-                    "-c",
-                    "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" reconcile -if-changed",
-                    command.argv.front()};
+    command.argv = {
+        "sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" reconcile", command.argv.front()};
     command.in_child = [this] {
       constexpr int kFirstHanded = 3;
       ::dup2(socket_.get(), kFirstHanded);
     };
-    return command;
+    return Execute(command);
   }
-  [[nodiscard]] Outcome RunIfChanged() { return Execute(IfChanged()); }
-
   void ExpectServes() { EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page"); }
 
   UniqueFd socket_;
 };
 
-TEST_F(ReconcileByTheSocket, LooksOnlyAtWhatIsSharedAfterAChangeOfOthers) {
+TEST_F(ReconcileByTheSocket, ComparesTheRulesAloneAfterAChangeOfOthers) {
   host().Must(Words("nft add table inet others"));
-  EXPECT_THAT(RunIfChanged(), Out("only other tables have changed; nothing to repair\n"));
-  EXPECT_EQ(RunIfChanged().out, "1 attachment; nothing to repair\n") << "as the timer runs it";
-  EXPECT_EQ(RunIfChanged().out, "nothing has changed\n");
+  EXPECT_THAT(RunByTheSocket(),
+              Exits(0, AllOf(Out("0 attachments; nothing to repair\n"), Err(""))));
+}
+
+// The timer's run is handed the socket, too.
+TEST_F(ReconcileByTheSocket, ComparesEverythingIfThereWasNoChange) {
+  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
+  EXPECT_EQ(RunByTheSocket().out, "0 attachments; nothing to repair\n") << "as an ADD compares";
+  EXPECT_EQ(RunByTheSocket().out, "1 attachment; 1 repaired\n");
+  ExpectServes();
 }
 
 TEST_F(ReconcileByTheSocket, RepairsWhatWeHaveInATableOfOthers) {
   host().Must(Words("iptables -F CNI-FORWARD"));
-  EXPECT_THAT(
-      RunIfChanged(),
-      AllOf(Out(HasSubstr("only other tables have changed; ")), Err(HasSubstr("repaired: "))));
+  EXPECT_THAT(RunByTheSocket(), Exits(0, Err(HasSubstr("repaired: "))));
   EXPECT_THAT(host().Must(Words("iptables -S CNI-FORWARD")), HasSubstr("-A CNI-FORWARD"));
 }
 
 // A reload leaves a bridge in no zone that it does not have permanently.
-TEST_F(ReconcileByTheSocket, GivesFirewalldItsZoneAgain) {
+TEST_F(ReconcileByTheSocket, GivesFirewalldTheZoneAgain) {
   StartFirewall("firewalld");
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
   Listen();
   host().Must(Words("firewall-cmd --zone=trusted --remove-interface=nomad"));
-  EXPECT_THAT(RunIfChanged(),
-              Exits(0,
-                    AllOf(Out(HasSubstr("only other tables have changed; ")),
-                          Err(HasSubstr("repaired: 'nomad' is in no zone")))));
-}
-
-// ---- everything is compared
-
-TEST_F(ReconcileByTheSocket, RepairsAnElementThatWasDeleted) {
-  host().Must(Words("nft add table inet others"));
-  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
-  EXPECT_THAT(RunIfChanged(), Out("1 attachment; 1 repaired\n"));
-  ExpectServes();
-}
-
-// After it has read that only others have changed something, and before it looks at the rules.
-TEST_F(ReconcileByTheSocket, RepairsAnElementThatIsDeletedMeanwhile) {
-  static_cast<void>(RunLine("reconcile -if-changed"));
-  EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
-  Listen();
-  host().Must(Words("nft add table inet others"));
-  UniqueFd rules = TryRulesLock();
-  ASSERT_TRUE(rules);
-  const std::string log = "/run/calls";
-  Process waits = Process::Start(UnderStrace(IfChanged(), log, {"-e", "trace=fcntl"}));
-  ASSERT_TRUE(Soon([&] { return FindFile(log).value_or("").find("F_OFD_SETLK") != log.npos; }));
-  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
-  rules = UniqueFd();
-  EXPECT_THAT(waits.Wait(), Out(HasSubstr("only other tables have changed; ")));
-
-  EXPECT_EQ(RunIfChanged().out, "1 attachment; 1 repaired\n");
-  ExpectServes();
+  EXPECT_THAT(RunByTheSocket(), Exits(0, Err(HasSubstr("repaired: 'nomad' is in no zone"))));
 }
 
 TEST_F(ReconcileByTheSocket, RepairsAFlushedRuleset) {
   host().Must(Words("nft flush ruleset"));
-  EXPECT_THAT(RunIfChanged().out, HasSubstr("1 attachment; "));
+  EXPECT_THAT(RunByTheSocket(), Exits(0));
   ExpectServes();
 }
 
-TEST_F(ReconcileByTheSocket, RepairsWhatWasDeletedBeforeTheSocketWasMade) {
-  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
-  Listen();
-  host().Must(Words("nft add table inet others"));
-  EXPECT_EQ(RunIfChanged().out, "1 attachment; 1 repaired\n");
+TEST_F(ReconcileByTheSocket, RepairsOurTableThatWasReplaced) {
+  host().Must(Words("nft delete table inet nomad-bridge"));
+  host().Must(Words("nft add table inet nomad-bridge"));
+  EXPECT_THAT(RunByTheSocket(), Exits(0));
   ExpectServes();
 }
 
-TEST_F(ReconcileByTheSocket, RepairsWhatALostMessageTold) {
+TEST_F(ReconcileByTheSocket, RepairsAFlushOfWhichMessagesWereLost) {
   const int smallest = 1;
   ASSERT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest), 0);
   for (const char* const table : {"one", "two", "three", "four", "five", "six"}) {
     host().Must({"nft", "add", "table", "inet", table, "{ chain c { counter; counter; }; }"});
   }
-  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
-  EXPECT_EQ(RunIfChanged().out, "1 attachment; 1 repaired\n");
+  host().Must(Words("nft flush ruleset"));
+  EXPECT_THAT(RunByTheSocket(), Exits(0));
   ExpectServes();
 }
 

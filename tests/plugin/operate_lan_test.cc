@@ -36,7 +36,7 @@ TEST_F(OperatorsBridge, ThatIsMissingIsNotMadeByUs) {
             "/24 dev lan; ip address add ",
             kHostIp6,
             "/64 dev lan nodad"));
-    EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0));
+    EXPECT_THAT(RunLine("reconcile"), Exits(0));
     const std::string address = AddressOf(add);
     EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", address}));
     EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));

@@ -172,6 +172,47 @@ TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
   }
 }
 
+// An element is its owner's CHECK's alone: that of another attachment goes past it.
+TEST_F(Reconcile, FindsAnElementThatWasLostBeforeAnothersCheck) {
+  AttachAll();
+  host().Must(Words("nft delete element inet nomad-bridge alloc4 { 10.8.0.2 }"));
+  MustCheck(Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack()), web_);
+
+  EXPECT_THAT(Output("metrics"),
+              HasSubstr(R"(nomad_bridge_faults{check="table.intact",verdict="fail"} 1)"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("repaired: 10.8.0.2 in alloc4 of "))));
+}
+
+// Neither a record nor a link says any more whose elements they were.
+TEST_F(Reconcile, RemovesElementsWhoseRecordAndLinkSomebodyHasRemoved) {
+  AttachAll();
+  host().Must({"ip", "link", "delete", HostVethOf(other_)});
+  fs::remove("/run/nomad-bridge/other/other@eth0.json");
+
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("removed: 10.8.0.2 in alloc4 of "))));
+}
+
+// What the lock of a port consists of besides its flag.
+TEST_F(Reconcile, SeesAnEntryOfALockedPortThatWasChanged) {
+  const json config = Config(R"({"macspoofchk": true})");
+  const Outcome add = RunPlugin("ADD", config);
+  if (add.exit_code != 0) {
+    EXPECT_THAT(Details(add), HasSubstr("which Linux has since 5.18"));
+    return;
+  }
+  const std::string port = HostVethOf(add.json);
+  const std::string mac = At(add.json, "/interfaces/2/mac");
+  for (const char* const damage : {"bridge fdb delete $mac dev $port master",
+                                   "bridge fdb add 02:00:00:00:00:0f dev $port master dynamic"}) {
+    Must({.argv = {"sh", "-e", "-c", damage}, .variables = {{"mac", mac}, {"port", port}}});
+
+    EXPECT_THAT(RunLine("reconcile"),
+                Exits(0, Err(HasSubstr(Format("the MAC check of {} was changed", port)))))
+        << damage;
+    EXPECT_TRUE(Ping(container(), "172.26.64.1")) << damage;
+  }
+}
+
 // ---- what cannot be repaired, and who is at work
 
 TEST_F(Reconcile, GoesOnPastWhatItCannotRepair) {

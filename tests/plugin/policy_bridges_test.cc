@@ -28,43 +28,13 @@ class PolicyBridges : public PolicyWorld {
   static constexpr const char* kModule = "/proc/sys/net/bridge";
 };
 
-TEST_F(PolicyBridges, FlagsThatWereTurnedOnGoBackWithTheLastPolicy) {
+TEST_F(PolicyBridges, FlagsAreTurnedOnAndStayOn) {
   Start("prod", "api");
   host().Must(Words("ip link set nomad type bridge nf_call_iptables 1"));
   Apply({kNamespaces});
   EXPECT_EQ(Flags(), std::pair(1, 1));
-  Apply({kNamespaces});
-  Apply({});
-  EXPECT_EQ(Flags(), std::pair(1, 0)) << "as it was";
-}
-
-TEST_F(PolicyBridges, FlagsThatWereOnStayOn) {
-  Start("prod", "api");
-  host().Must(Words("ip link set nomad type bridge nf_call_iptables 1 nf_call_ip6tables 1"));
-  Apply({kNamespaces});
   Apply({});
   EXPECT_EQ(Flags(), std::pair(1, 1));
-}
-
-// Killed after the policies were taken away, and before the flags went back.
-TEST_F(PolicyBridges, FlagsThatAKilledApplyLeftGoBackWithAReconcile) {
-  Start("prod", "api");
-  int given_back = 0;
-  for (int nth = 20;; nth += 9) {
-    Apply({kNamespaces});
-    WritePolicies({});
-    if (!RunKilledAt(Line({"policy", "apply", kDirectory}), nth).killed) {
-      break;
-    }
-    const bool were_on = Flags() == std::pair(1, 1);
-    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
-    const bool is_taken_away = ListTable().find("judge") == std::string::npos;
-    EXPECT_EQ(Flags(), is_taken_away ? std::pair(0, 0) : std::pair(1, 1)) << nth;
-    given_back += were_on && is_taken_away ? 1 : 0;
-    EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << nth;
-  }
-  EXPECT_GT(given_back, 0) << "no kill came between the two";
-  EXPECT_EQ(Flags(), std::pair(0, 0));
 }
 
 TEST_F(PolicyBridges, ACheckTurnsTheirFlagsOnAgain) {

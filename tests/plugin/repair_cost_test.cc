@@ -210,28 +210,6 @@ TEST_F(Cost, OfTheFirstOfAKindIsTheSameBesideManyKinds) {
   EXPECT_EQ(calls(), beside_one);
 }
 
-// Others' rules at the forward hook are read once, and again when there are more of them.
-TEST_F(Cost, OfOthersForwardRulesIsPaidOnce) {
-  std::string mine = "add chain inet mine forward { type filter hook forward priority 10; }\n";
-  for (int n = 0; n < 3000; ++n) {
-    mine += Cat("add rule inet mine forward tcp dport ", 1000 + n, " accept\n");
-  }
-  host().Nft("table ip foreign { chain rules { }; }; table inet mine { }");
-  host().Nft(mine);
-  const json config = Publish({Port(8080, 80)});
-  const json result = Attach(config);
-  const auto calls = [&] {
-    host().Must(Words("nft add rule ip foreign rules accept"));
-    return CallsOf("CHECK", WithResult(config, result), {});
-  };
-  Calls known = calls();
-  host().Must(Words("nft add rule inet mine forward tcp dport 999 accept"));
-  Calls changed = calls();
-
-  EXPECT_GT(changed["recvmsg"], known["recvmsg"] + 10);
-  EXPECT_EQ(calls(), known);
-}
-
 // A GC that releases leases of others opens each a few times, not each for each, and lists the
 // records as often for many as for few, also where leases name no interface.
 TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {

@@ -98,6 +98,7 @@ TEST_P(DamagedOnce, IsRepairedByTheAddOfAnother) {
 
   EXPECT_NE(AddressOf(add.json), AddressOf(add_)) << "two have the same address";
   Detach(other_config_, other_);
+  EXPECT_EQ(add.err, "");
   if (GetParam().IsOfOneAllocation()) {
     EXPECT_THAT(MustCheck(config_, add_), Err(Repaired()))
         << "its owner's affair, and nobody has taken it for repaired";
@@ -110,14 +111,6 @@ TEST_P(DamagedOnce, IsRepairedByCheck) {
   EXPECT_THAT(MustCheck(config_, add_), Err(Repaired()));
   ExpectRepaired();
   EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
-}
-
-TEST_P(DamagedOnce, IsRepairedByTheTimer) {
-  ASSERT_EQ(RunLine("reconcile -if-changed").exit_code, 0);
-  ASSERT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
-  Break();
-  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0, Err(Repaired())));
-  ExpectRepaired();
 }
 
 // By all that only look, in the same words.
@@ -213,7 +206,6 @@ TEST_P(DamagedRecord, IsReportedAndCostsTheAllocationNothing) {
   MustRun("ADD", other_config_, other_);
   Detach(other_config_, other_);
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
-  EXPECT_EQ(RunLine("reconcile -if-changed").exit_code, 0);
   EXPECT_EQ(RunLine("gc").exit_code, 0);
   MustRun("GC", WithValid({"alloc-1"}, config_));
   host().Must(Words("nft delete table inet foreign"));

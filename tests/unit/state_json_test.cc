@@ -26,7 +26,7 @@ const json kFull = json::parse(R"({
                   "config": "{\"name\":\"nomad\"}"}},
   "rules": {
     "ipMasq": true, "randomPorts": true, "snat": true, "masqAll": true, "adminChain": "MINE", "acceptMarkBit": 3,
-    "ingress": "isolated", "inbound": "published", "firewalldZone": "trusted",
+    "ingress": "isolated", "inbound": "published", "firewalldZone": "internal",
     "ports": [{"protocol": "udp", "hostIp": "192.0.2.7", "hostPort": 8080,
                "containerIp": "10.0.0.2", "containerPort": 80}],
     "ways": {"ipv4": true, "ipv6": true},

@@ -1,4 +1,4 @@
-#include "plugin/rules/judged_bridges.h"
+#include "plugin/rules/bridge_netfilter.h"
 
 #include <optional>
 #include <set>
@@ -20,9 +20,11 @@ bool HandsOver(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
-// If nobody but the operator can change that policies do not see the traffic of `bridge`.
+// Why policies do not see the traffic of `bridge`, if only its operator can change that: we load no
+// kernel module, and set no flag of a bridge that carries others' packets.
 std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
-  // It is there with the module.
+  // This file exists only while br_netfilter is loaded. Without the module a bridge's own flags say
+  // nothing.
   const bool has_module = netlink::FindSysctl("net/bridge/bridge-nf-call-iptables").has_value();
   if (has_module && (link::IsMadeByUs(bridge) || HandsOver(bridge))) {
     return std::nullopt;
@@ -30,10 +32,10 @@ std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
   return Mismatch{
       .area = Mismatch::Area::kPolicy,
       .owner = bridge.name,
-      .text = Format("policies cannot judge what passes between the ports of bridge '{}': {}",
+      .text = Format("policies do not apply to traffic between the ports of bridge '{}': {}",
                      bridge.name,
-                     has_module ? "it is not ours; if all that passes it may pass the node's rules"
-                                : "the kernel module br_netfilter is not loaded"),
+                     has_module ? "it is not ours, and does not hand its traffic over to nf_tables"
+                                : "br_netfilter is not loaded"),
       .repairable = false,
       .fix = has_module
                  ? Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
@@ -41,7 +43,8 @@ std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
                  : "modprobe br_netfilter"};
 }
 
-// Whether `record`, or, on a bridge of ours, anybody there, may be judged.
+// Whether policies may be about `record`, or, on a bridge of ours, about anybody there.
+// There the flags are set for all: anybody there may send to an attachment that policies are about.
 bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const policy::Program& program = host.policy.Program();
   if (program.empty() || link::IsMadeByUs(bridge)) {
@@ -76,11 +79,10 @@ std::string KeyOf(state::Host& host, const state::Record& record) {
 
 }  // namespace
 
-void CheckJudgedBridge(state::Host& host,
-                       const rtnl::Link& bridge,
-                       const state::Record& record,
-                       Mismatches& mismatches,
-                       RulesLock lock) {
+void CheckBridgeNetfilter(state::Host& host,
+                          const rtnl::Link& bridge,
+                          const state::Record& record,
+                          Mismatches& mismatches) {
   if (!IsConcerned(host, bridge, record)) {
     return;
   }
@@ -91,51 +93,21 @@ void CheckJudgedBridge(state::Host& host,
     mismatches.Add(
         {Mismatch::Area::kPolicy,
          bridge.name,
-         Format("bridge '{}' does not hand over to nf_tables what passes between its ports",
+         Format("bridge '{}' does not hand over to nf_tables the traffic between its ports",
                 bridge.name)},
-        [&] {
-          // Noted first: what was not is never given back.
-          const auto note = [&](state::Checkpoint& now) {
-            now.nf_call_before.try_emplace(bridge.name, bridge.nf_call);
-          };
-          UpdateCheckpoint(host, note, lock);
-          host.net.Change(bridge, {.nf_call = kBoth});
-        });
+        [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
   }
 }
 
-void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
+void RequireBridgeNetfilter(state::Host& host,
+                            const rtnl::Link& bridge,
+                            const state::Record& record) {
   const std::optional<Mismatch> unseen =
       IsConcerned(host, bridge, record) ? FindUnseen(bridge) : std::nullopt;
   if (unseen) {
     throw Error(link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict,
                 unseen->text,
                 unseen->fix.Line());
-  }
-}
-
-void CheckFlagsGivenBack(state::Host& host, Mismatches& mismatches, RulesLock lock) {
-  const std::optional<state::Checkpoint> checkpoint =
-      host.policy.Program().empty() ? host.checkpoint.Find() : std::nullopt;
-  if (!checkpoint || checkpoint->nf_call_before.empty()) {
-    return;
-  }
-  RequireReadPolicies(host);
-  for (const auto& [name, before] : checkpoint->nf_call_before) {
-    const std::optional<rtnl::Link> bridge = host.net.FindLink(name);
-    const auto give_back = [&, bridge_name = name, nf_call = before] {
-      if (bridge && bridge->nf_call == kBoth) {
-        host.net.Change(*bridge, {.nf_call = nf_call});
-      }
-      const auto note = [&](state::Checkpoint& now) { now.nf_call_before.erase(bridge_name); };
-      UpdateCheckpoint(host, note, lock);
-    };
-    mismatches.Add({Mismatch::Area::kPolicy,
-                    name,
-                    Format("bridge '{}' hands over to nf_tables what passes between its ports, and "
-                           "there are no policies any more",
-                           name)},
-                   give_back);
   }
 }
 
@@ -151,7 +123,7 @@ std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
     }
     for (const rtnl::Link& bridge : BridgesOf(host, record)) {
       Mismatches mismatches(Mode::kLook);
-      CheckJudgedBridge(host, bridge, record, mismatches);
+      CheckBridgeNetfilter(host, bridge, record, mismatches);
       if (!mismatches.empty() && found.insert(bridge.name).second) {
         Append(all, mismatches.left());
       }

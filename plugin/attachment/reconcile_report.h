@@ -1,4 +1,4 @@
-// What a command over several attachments found, and has repaired or taken back.
+// What a reconcile or a GC found, and has repaired or taken back.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace nomad_bridge::attachment {
 
-struct Outcome {
-  explicit Outcome(Mode mode) : mismatches(mode) {}
+struct ReconcileReport {
+  explicit ReconcileReport(Mode mode) : mismatches(mode) {}
 
   std::size_t attachments = 0;  // how many were looked at
   Mismatches mismatches;

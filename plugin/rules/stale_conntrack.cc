@@ -1,4 +1,4 @@
-#include "plugin/rules/stale_flows.h"
+#include "plugin/rules/stale_conntrack.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@ namespace {
 
 using conntrack::Which;
 
-// The flows that a change concerns.
+// The flows whose entries are to be deleted.
 class FlowList {
  public:
   explicit FlowList(state::Host& host) : host_(host) {}
@@ -32,10 +32,11 @@ class FlowList {
   void AddAnsweredBy(const Ip& container_ip) {
     flows_.push_back({.family = container_ip.family(), .answered_by = container_ip});
   }
-  void Forget() const {
+  void Delete() const {
     if (flows_.empty()) {
       return;
     }
+    // Opened only now: most changes concern no UDP flow.
     if (!host_.conntrack) {
       host_.conntrack = conntrack::Conntrack::In(host_.netns);
     }
@@ -84,14 +85,15 @@ class FlowList {
 
 }  // namespace
 
-void ForgetFlowsOf(state::Host& host, const Ip& address) {
+// Both directions: of a flow that was translated, only the answer has the container's address.
+void DeleteStaleConntrackOf(state::Host& host, const Ip& address) {
   FlowList flows(host);
   flows.AddFrom(address, Which::kAll);
   flows.AddAnsweredBy(address);
-  flows.Forget();
+  flows.Delete();
 }
 
-void ForgetStaleFlows(state::Host& host, const state::Record& record, const cni::Parts& parts) {
+void DeleteStaleConntrack(state::Host& host, const state::Record& record, const cni::Parts& parts) {
   FlowList flows(host);
   if (parts.contains(cni::Part::kPorts) && record.Has(cni::Part::kPorts)) {
     flows.AddTowards(record, Which::kAll);
@@ -102,10 +104,10 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record, const cni:
       flows.AddAnsweredBy(address);
     }
   }
-  flows.Forget();
+  flows.Delete();
 }
 
-void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>& records) {
+void DeleteUntranslatedConntrack(state::Host& host, const std::vector<state::Record>& records) {
   FlowList flows(host);
   for (const state::Record& record : records) {
     if (record.IsLive(cni::Part::kPorts)) {
@@ -117,7 +119,7 @@ void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>
       }
     }
   }
-  flows.Forget();
+  flows.Delete();
 }
 
 }  // namespace nomad_bridge::rules
