@@ -254,7 +254,7 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   record.rules.ports = portmap::EntriesOf(elements);
   if (!record.rules.ports.empty()) {
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
-    record.rules.ways = link::FindWaysBeyond(host.net);
+    record.rules.had_default_route = link::FindDefaultRoutes(host.net);
   }
   record.rules.forward_hook = ForwardHookInForce(host);
   record.rules.forward_hook.ipv6 = record.HasIpv6();

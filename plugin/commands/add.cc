@@ -96,7 +96,7 @@ state::Record IntentOf(Session& session) {
   intent.created = static_cast<std::uint64_t>(::time(nullptr));
   intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
   if (!session.config.rules.ports.empty()) {
-    intent.rules.ways = link::FindWaysBeyond(session.host.net);
+    intent.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
   }
   return rules::Judged(std::move(intent), session.host.policy.Program());
 }

@@ -122,7 +122,8 @@ state::Record WithRules(state::Record record,
                         const cni::PluginType& type,
                         const config::RulesConfig& rules) {
   // A DEL of the list that had begun is over: what it took away of others comes back.
-  std::erase_if(record.parts, [](const auto& part) { return part.second == state::Phase::kGone; });
+  std::erase_if(record.parts,
+                [](const auto& part) { return part.second == state::Phase::kDelDone; });
   for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
     record = record.Has(part) && !record.IsLive(part) ? record.With({part}, state::Phase::kMaking)
                                                       : record;
@@ -175,7 +176,7 @@ state::Record DescribeChained(Session& session, const std::optional<state::Recor
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
   if (session.type.Provides(cni::Part::kPorts) && !session.config.rules.ports.empty()) {
-    record.rules.ways = link::FindWaysBeyond(session.host.net);
+    record.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
   }
   return rules::Judged(WithRules(std::move(record), session.type, session.config.rules),
                        session.host.policy.Program());
@@ -205,7 +206,7 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
           .record;
   record.link.adopted = link::IsAdopted(session.host, record.link.bridge);
   if (!record.rules.ports.empty()) {
-    record.rules.ways = link::FindWaysBeyond(session.host.net);
+    record.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
   }
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (record.ipam.delegated && !record.link.mac) {

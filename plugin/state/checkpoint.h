@@ -3,7 +3,7 @@
 // our table is compared, at a cost that does not depend on the number of attachments; only if that
 // is another than the checkpoint's, or was made by another release, all attachments are.
 //
-// Shape   /run/nomad-bridge/.generation, one JSON object (state_json.h).
+// Shape   /run/nomad-bridge/.checkpoint, one JSON object (state_json.h).
 // Lives   on tmpfs; one of another boot or host namespace counts as absent.
 // Locks   Written under the rules' lock.
 // Errors  kIo.

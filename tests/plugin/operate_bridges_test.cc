@@ -80,7 +80,7 @@ TEST_F(Bridges, OfOursAreNoLansForAnAddOnceTheStrayPortIsGone) {
 TEST_F(Bridges, OfOursAreLansForAFirstAddThatKnowsNothingOfThem) {
   Attach(DualStack());
   PlugIn();
-  ASSERT_TRUE(fs::remove("/run/nomad-bridge/.generation"));
+  ASSERT_TRUE(fs::remove("/run/nomad-bridge/.checkpoint"));
   EXPECT_THAT(RunLine("reconcile -n"),
               Exits(1, Out(HasSubstr("has an uplink, 'card', and its records say it has none"))));
   Attach(DualStack(), As("first", AddContainer("first")));
@@ -88,7 +88,7 @@ TEST_F(Bridges, OfOursAreLansForAFirstAddThatKnowsNothingOfThem) {
   EXPECT_TRUE(AdoptedIn("first"));
   EXPECT_TRUE(AdoptedIn("second"));
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("its records say it has none"))));
-  ASSERT_TRUE(fs::remove("/run/nomad-bridge/.generation"));
+  ASSERT_TRUE(fs::remove("/run/nomad-bridge/.checkpoint"));
   EXPECT_THAT(RunLine("reconcile -n").out, Not(HasSubstr("uplink")));
   EXPECT_THAT(RunLine("reconcile").err, Not(HasSubstr("uplink")));
 }

@@ -192,7 +192,7 @@ TEST_F(GcLine, FailsIfSomethingStays) {
   const std::string record = RecordOf("doomed-nomad");
   json value = json::parse(std::ifstream(record));
   value["ipam"]["delegated"] = {
-      {"type", "gone"}, {"cniPath", "/nowhere"}, {"args", ""}, {"config", "{}"}};
+      {"type", "gone"}, {"cni_path", "/nowhere"}, {"args", ""}, {"config", "{}"}};
   std::ofstream(record) << value;
   EXPECT_THAT(RunLine("gc"),
               Exits(1, Err(HasSubstr("container 'doomed-nomad': cannot remove the leases"))));
@@ -206,7 +206,7 @@ class GoneNetwork : public GcLine, public ::testing::WithParamInterface<const ch
   static std::vector<std::string> Kept() {
     std::vector<std::string> names;
     for (const std::string& name : Entries("/run/nomad-bridge")) {
-      if (name != ".lock" && name != ".generation" && name != ".deleter") {
+      if (name != ".lock" && name != ".checkpoint" && name != ".deleter") {
         names.push_back(name.starts_with(".leases-") ? ".leases" : name);
       }
     }
@@ -225,7 +225,7 @@ TEST_P(GoneNetwork, IsForgotten) {
   EXPECT_THAT(RunLine(GetParam()), Exits(0));
 
   EXPECT_THAT(Kept(), UnorderedElementsAre("nomad", ".leases"));
-  EXPECT_THAT(FindFile("/run/nomad-bridge/.generation").value(), Not(HasSubstr("br-other")));
+  EXPECT_THAT(FindFile("/run/nomad-bridge/.checkpoint").value(), Not(HasSubstr("br-other")));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   EXPECT_TRUE(Ping(host(), AddressOf(Attach(kOther, As("again", AddContainer("again"))))));
 }

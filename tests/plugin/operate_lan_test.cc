@@ -291,7 +291,7 @@ TEST_F(OperatorsBridge, ThatIsGoneAndHadNoUplinkIsMadeAgainWithoutOne) {
 }
 
 TEST_F(OperatorsBridge, KeepsWhatAReconcileNotesWhileAnAddWaitsForTheLock) {
-  constexpr const char* kNoted = "/run/nomad-bridge/.generation";
+  constexpr const char* kNoted = "/run/nomad-bridge/.checkpoint";
   Attach(OnLan());
   const std::string noted = FindFile(kNoted).value();
   ASSERT_TRUE(fs::remove(kNoted));
@@ -314,7 +314,7 @@ TEST_F(OperatorsBridge, KeepsWhatAReconcileNotesWhileAnAddWaitsForTheLock) {
   lock = UniqueFd();
 
   EXPECT_THAT(add.Wait(), Exits(0));
-  EXPECT_EQ(json::parse(FindFile(kNoted).value()).at("knownBridges").at("lan").at("uplinks"),
+  EXPECT_EQ(json::parse(FindFile(kNoted).value()).at("bridges").at("lan").at("uplinks"),
             json::array({"uplink"}));
 }
 

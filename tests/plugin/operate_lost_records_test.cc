@@ -21,9 +21,9 @@ TEST_P(LostRecord, IsRebuiltFromWhatTheKernelAndTheLeasesHold) {
   // What only the config says.
   before.erase("created");
   before.at("ipam").erase("ranges");
-  before.at("link").erase("forceAddress");
-  before.at("rules").erase("firewalldZone");
-  before.at("link").erase("promiscMode");
+  before.at("link").erase("force_address");
+  before.at("rules").erase("firewalld_zone");
+  before.at("link").erase("promisc_mode");
   before.at("link").erase("mtu");
   before.erase("labels");  // in another order, and the well-known ones alone
   const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
@@ -79,7 +79,7 @@ TEST_F(LostRecords, AreThoseThatSomebodyHasReplacedByACopy) {
                     HasSubstr("fix: nomad-bridge reconcile"),
                     Not(HasSubstr("nomad-bridge gc"))));
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  EXPECT_EQ(ReadRecord("alloc-1").at("containerId"), "alloc-1");
+  EXPECT_EQ(ReadRecord("alloc-1").at("id").at("container_id"), "alloc-1");
   EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
 }
 
@@ -157,7 +157,7 @@ TEST_F(LostRecords, AreRebuiltOfABridgeThatWasSomebodyElses) {
   host().Must(Words("rm -r /run/nomad-bridge"));
 
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("1 attachment;"))));
-  EXPECT_FALSE(ReadRecord("alloc-1").at("link").contains("adopted"));
+  EXPECT_FALSE(ReadRecord("alloc-1").at("link").at("adopted"));
   EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
   MustCheck(config, add);
 }
@@ -167,11 +167,11 @@ class LostRecordsOnLan : public LanWorld {};
 
 TEST_F(LostRecordsOnLan, ClaimNoAddressOfTheBridge) {
   Attach(OnLan({{"name", "nomad"}}));
-  ASSERT_FALSE(ReadRecord("alloc-1").at("link").contains("gateways"));
+  ASSERT_EQ(ReadRecord("alloc-1").at("link").at("gateways"), json::array());
   for (const std::string& change : {std::string(), Cat("ip addr del ", kHostIp4, "/24 dev lan")}) {
     host().Shell(Cat("rm -r /run/nomad-bridge\n", change));
     EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record")))) << change;
-    EXPECT_FALSE(ReadRecord("alloc-1").at("link").contains("gateways")) << change;
+    EXPECT_EQ(ReadRecord("alloc-1").at("link").at("gateways"), json::array()) << change;
   }
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
   EXPECT_THAT(host().Must(Words("ip -4 address show dev lan")), Not(HasSubstr("inet ")));
