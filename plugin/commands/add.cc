@@ -10,6 +10,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container_setup.h"
@@ -74,12 +75,11 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   if (!config.link.mac) {
     return;  // derived from what is its own
   }
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<state::Record> other =
-        id == record.id ? std::nullopt : host.records.Find(id);
-    if (other && other->Has(cni::Part::kLink) && other->link.bridge == record.link.bridge &&
-        other->ContainerMac() == *config.link.mac && link::IsAlive(host, *other)) {
-      throw cni::TakenBy(Cat("MAC ", *config.link.mac), id, other->labels, {});
+  for (const state::Record& other : host.records.All()) {
+    if (other.id != record.id && other.Has(cni::Part::kLink) &&
+        other.link.bridge == record.link.bridge && other.ContainerMac() == *config.link.mac &&
+        link::IsAlive(host, other)) {
+      throw cni::TakenBy(Cat("MAC ", *config.link.mac), other.id, other.labels, {});
     }
   }
   if (const auto holder = link::FindMacHolder(host.net, record.link.bridge, *config.link.mac)) {
@@ -87,18 +87,6 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
                 Format("MAC {} is taken by {}", *config.link.mac, *holder),
                 Format("on bridge '{}'", record.link.bridge));
   }
-}
-
-// All that is known before it has an address.
-state::Record IntentOf(Session& session) {
-  state::Record intent =
-      state::IntentOf(session.request, session.type, session.config, session.container.id);
-  intent.created = static_cast<std::uint64_t>(::time(nullptr));
-  intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
-  if (!session.config.rules.ports.empty()) {
-    intent.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
-  }
-  return rules::Judged(std::move(intent), session.host.policy.Program());
 }
 
 // Shared by every attachment on this node, so never undone.
@@ -124,8 +112,10 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
+  state::Record intent = rules::Judged(IntentOf(session), host.policy.Program());
+  intent.created = static_cast<std::uint64_t>(::time(nullptr));
   attachment::Acquired acquired =
-      attachment::AcquireAddresses(host, request, config, IntentOf(session), earlier);
+      attachment::AcquireAddresses(host, request, config, intent, earlier);
   const state::Record& record = acquired.record;
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);

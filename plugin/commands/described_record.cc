@@ -163,12 +163,20 @@ void NoteRebuilt(Session& session, const state::Record& record, Mismatches& mism
 
 }  // namespace
 
+state::Record IntentOf(Session& session) {
+  state::Record intent =
+      state::IntentOf(session.request, session.type, session.config, session.container.id);
+  intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
+  if (!session.config.rules.ports.empty()) {
+    intent.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
+  }
+  return intent;
+}
+
 state::Record DescribeChained(Session& session, const std::optional<state::Record>& earlier) {
   const cni::Request& request = session.request;
-  state::Record record = earlier.value_or(state::Record{.id = request.id,
-                                                        .labels = session.config.labels,
-                                                        .netns_path = request.netns_path,
-                                                        .netns = session.container.id});
+  state::Record record = earlier.value_or(
+      state::IntentOf(request, session.type, session.config, session.container.id));
   if (!record.IsLive(cni::Part::kLink)) {
     const cni::Result& result = *session.config.prev_result;
     RequireInterface(session.host, request.id, result);
@@ -189,25 +197,18 @@ bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
 }
 
 std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mismatches) {
-  const config::Config config = rules::WithPossibleChecks(session.config, session.host);
   const cni::Request& request = session.request;
   if (!link::FindHostVeth(session.host.net, request.id, link::Recorded::kNo)) {
     return std::nullopt;
   }
+  session.config = rules::WithPossibleChecks(std::move(session.config), session.host);
+  const config::Config& config = session.config;
   const std::vector<Cidr> addresses = link::AddressesIn(*config.prev_result, request);
   cni::Result result = *config.prev_result;
   std::erase_if(result.ips,
                 [&](const cni::IpConfig& ip) { return !Contains(addresses, ip.address); });
   state::Record record =
-      attachment::WithAddresses(
-          state::IntentOf(request, session.type, config, session.container.id).Finished(),
-          std::move(result),
-          config)
-          .record;
-  record.link.adopted = link::IsAdopted(session.host, record.link.bridge);
-  if (!record.rules.ports.empty()) {
-    record.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
-  }
+      attachment::WithAddresses(IntentOf(session).Finished(), std::move(result), config).record;
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (record.ipam.delegated && !record.link.mac) {
     record.link.mac = link::MacIn(*config.prev_result, request);  // not derived from an address

@@ -1,6 +1,6 @@
-// The record of an attachment as prevResult, the config and the kernel tell it: of an interface
-// that plugins earlier in the list have made, with the rules of firewall or portmap on it; and of
-// one whose record is lost.
+// The record of an attachment as the config, prevResult and the kernel tell it: of an interface that
+// ADD is about to make; of one that plugins earlier in the list have made, with the rules of
+// firewall or portmap on it; and of one whose record is lost.
 //
 // Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
 //          kChanged if the interface is gone; kKernel, kIo.
@@ -13,6 +13,9 @@
 #include "plugin/commands/session.h"
 
 namespace nomad_bridge::commands {
+
+// What an ADD of an interface records: all that is known before it has an address.
+[[nodiscard]] state::Record IntentOf(Session& session);
 
 // The attachment as the plugins before us left it: `earlier`, the record if one is there; its
 // addresses and its way on the host by prevResult, if the link is not ours. With the parts of the

@@ -140,6 +140,7 @@ void Records::Write(const Record& record) const {
     }
     write();  // EnsureGoneIfEmpty() came in between
   }
+  parsed_.insert_or_assign(path, Parsed{text, {.record = record, .origin = here_}});
 }
 
 void Records::Update(const std::function<bool(Record&)>& change) const {
@@ -167,21 +168,16 @@ void Records::EnsureGone(const AttachmentId& id) const {
 bool Records::IsVoid(const AttachmentId& id) const {
   const std::string path = PathOf(id);
   const std::optional<std::string> text = FindRecordText(path);
-  return text && IsVoidText(path, *text);
-}
-
-bool Records::IsVoidText(const std::string& path, const std::string& text) const {
   try {
-    return Parse(path, text).origin.boot_id != here_.boot_id;
+    return text && Parse(path, *text).origin.boot_id != here_.boot_id;
   } catch (const std::exception&) {
     return true;
   }
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
-  const std::string path = PathOf(id);
-  const std::optional<std::string> text = FindRecordText(path);
-  if (!text || IsVoidText(path, *text)) {
+  // Of a record that is not there a ".new" may be left.
+  if (!FindStatus(PathOf(id)) || IsVoid(id)) {
     EnsureGone(id);
   }
 }

@@ -101,15 +101,14 @@ class Records {
 
   // What `text`, that of the file at `path`, says; throws if it is damaged.
   [[nodiscard]] const StoredRecord& Parse(const std::string& path, const std::string& text) const;
-  [[nodiscard]] bool IsVoidText(const std::string& path, const std::string& text) const;
 
   // Said once, however often a command reads it.
   void Log(const AttachmentId& id, const std::string& what) const;
 
   Origin here_;
   mutable std::set<AttachmentId> logged_;
-  // By path, what was read last: a command asks several times, and parsing takes ten times as long
-  // as reading.
+  // By path, what was read or written last: a command asks several times, and parsing takes ten
+  // times as long as reading.
   struct Parsed {
     std::string text;
     StoredRecord stored;
