@@ -1,5 +1,5 @@
-// The record of an attachment as the config, prevResult and the kernel tell it: of an interface that
-// ADD is about to make; of one that plugins earlier in the list have made, with the rules of
+// The record of an attachment as the config, prevResult and the kernel tell it: of an interface
+// that ADD is about to make; of one that plugins earlier in the list have made, with the rules of
 // firewall or portmap on it; and of one whose record is lost.
 //
 // Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
