@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -221,6 +222,16 @@ Value Read(const json& document) {
   return value;
 }
 
+template <typename Value>
+std::pair<Value, Origin> Parse(std::string_view text) try {
+  const json document = json::parse(text);
+  return {Read<Value>(document), Read<Origin>(document.at(kOrigin))};
+} catch (const json::exception& error) {
+  // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
+  const std::string_view what = error.what();
+  throw std::invalid_argument(Excerpt(what.substr(what.find("] ") + 2)));
+}
+
 std::string Written(json document, const Origin& origin) {
   document[kOrigin] = origin;
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -235,22 +246,19 @@ std::string FormatRecord(const Record& record, const Origin& origin) {
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  const json document = json::parse(text);
-  StoredRecord stored{.record = Read<Record>(document),
-                      .origin = Read<Origin>(document.at(kOrigin))};
-  const AttachmentId& id = stored.record.id;
-  if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
-      stored.origin.boot_id.empty() || stored.origin.netns == netlink::NetnsId{}) {
+  auto [record, origin] = Parse<Record>(text);
+  if (record.id.network.empty() || record.id.container_id.empty() || record.id.ifname.empty() ||
+      origin.boot_id.empty() || origin.netns == netlink::NetnsId{}) {
     throw std::invalid_argument("it has no identity");
   }
-  if (const auto& vlans = stored.record.link.port.vlans) {
+  if (const auto& vlans = record.link.port.vlans) {
     for (const VlanRange& range : vlans->tagged) {
       if (range.first == 0 || range.last < range.first) {
         throw std::invalid_argument("a range of VLANs is none");
       }
     }
   }
-  return stored;
+  return {.record = std::move(record), .origin = std::move(origin)};
 }
 
 std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin) {
@@ -258,8 +266,8 @@ std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin)
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  const json document = json::parse(text);
-  return {.checkpoint = Read<Checkpoint>(document), .origin = Read<Origin>(document.at(kOrigin))};
+  auto [checkpoint, origin] = Parse<Checkpoint>(text);
+  return {.checkpoint = std::move(checkpoint), .origin = std::move(origin)};
 }
 
 }  // namespace nomad_bridge::state
