@@ -8,8 +8,8 @@
 #                             changed
 #        ./test.sh --all      before a release: every case and every point of every sweep, all cases
 #                             under sanitizers and in a container, other firewalls, packages,
-#                             systemd, real clients, an upgrade, mutated inputs, steps left out, lint
-#                             of everything
+#                             systemd, real clients, mutated inputs, steps left out, lint of
+#                             everything
 #        ./test.sh --kernels  every case under Debian's other kernels (5.10, 6.1, 6.12): an hour each
 # Needs  Debian 12 or 13, root (the tests make network namespaces; the machine's own is never
 #        touched)
@@ -241,11 +241,6 @@ run_all() {
   # As users have it who test in containers. Without what is built with Go, which comes with no
   # package, and packages, which have root file systems of their own.
   run_tests "in a privileged container" release tests/in-container "-LE 'thorough|packages|units' -E '^clients/cnitool'"
-  # What nodes have that are upgraded, where git has it.
-  earlier=2d8aa5e
-  if git cat-file -e "$earlier^{commit}" 2>/dev/null; then
-    check "upgrade from $earlier and back" tests/with-earlier $earlier build/release/tests/plugin/nb_earlier_release
-  fi
   run_counting "beside other firewalls" firewalls tests/beside-firewalls
   run_counting "steps left out or exchanged" steps tests/without-a-step
   collect background

@@ -60,16 +60,8 @@ IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {
   return elements;
 }
 
-std::string_view Text(Ingress ingress) {
-  return kIngressNames.at(static_cast<std::size_t>(ingress));
-}
-
 std::optional<Ingress> ParseIngress(std::string_view text) {
   return FindNamed<Ingress>(kIngressNames, text);
-}
-
-std::string_view Text(Inbound inbound) {
-  return kInboundNames.at(static_cast<std::size_t>(inbound));
 }
 
 std::optional<Inbound> ParseInbound(std::string_view text) {

@@ -16,7 +16,6 @@ enum class Inbound {
 };
 
 // "any", "published".
-[[nodiscard]] std::string_view Text(Inbound inbound);
 [[nodiscard]] std::optional<Inbound> ParseInbound(std::string_view text);
 
 // The firewall plugin's ingressPolicy: which new connections the node forwards to a bridge.
@@ -27,7 +26,6 @@ enum class Ingress {
 };
 
 // "open", "same-bridge", "isolated".
-[[nodiscard]] std::string_view Text(Ingress ingress);
 [[nodiscard]] std::optional<Ingress> ParseIngress(std::string_view text);
 
 struct ForwardHook {

@@ -136,8 +136,8 @@ def check_lists():
     if rows != set(codes.values()):
         mismatch(ROOT / "docs/errors.md", f"codes that differ from base/error.h: {sorted(rows ^ set(codes.values()))}")
 
-    record = text_of("plugin/state/state_keys.h")
-    keys = set(re.findall(r"visit\(\"(\w+)\",", record))
+    fields = re.findall(r"WITH_DEFAULT\([\w:]+,([^)]*)\)", text_of("plugin/state/state_json.cc"))
+    keys = set(re.findall(r"\w+", " ".join(fields)))
     check_complete("docs/state.md", keys, "key of a record or the checkpoint")
 
 

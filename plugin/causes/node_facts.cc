@@ -50,8 +50,9 @@ bool NodeFacts::HasDefaultRoute(Family family) {
   });
 }
 
-const state::Record::Ways& NodeFacts::WaysBeyond() {
-  return ways_ ? *ways_ : ways_.emplace(link::FindWaysBeyond(host.net));
+const state::Record::DefaultRoutes& NodeFacts::DefaultRoutes() {
+  return default_routes_ ? *default_routes_
+                         : default_routes_.emplace(link::FindDefaultRoutes(host.net));
 }
 
 bool HasDefaultRoute(const std::vector<Route>& routes, Family family) {

@@ -30,7 +30,7 @@ class NodeFacts {
   // as lo.
   [[nodiscard]] bool HasAddress(Family family);
   [[nodiscard]] bool HasDefaultRoute(Family family);
-  [[nodiscard]] const state::Record::Ways& WaysBeyond();
+  [[nodiscard]] const state::Record::DefaultRoutes& DefaultRoutes();
 
  private:
   std::optional<std::vector<rtnl::Link>> links_;
@@ -38,7 +38,7 @@ class NodeFacts {
   std::optional<std::vector<rtnl::Link>> uplinks_;
   std::map<Family, bool> has_address_;
   std::map<Family, bool> has_default_route_;
-  std::optional<state::Record::Ways> ways_;
+  std::optional<state::Record::DefaultRoutes> default_routes_;
 };
 
 [[nodiscard]] bool HasDefaultRoute(const std::vector<Route>& routes, Family family);

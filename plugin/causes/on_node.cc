@@ -39,7 +39,7 @@ class NodeLook {
       LookAtQueue(*uplink_);
     }
     if (causes_.empty() && !is_client_named_) {
-      LookForLostWay();
+      LookForLostDefaultRoute();
     }
     LookAtForwarding();
     return std::move(causes_);
@@ -86,9 +86,9 @@ class NodeLook {
   }
 
   // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
-  void LookForLostWay() {
+  void LookForLostDefaultRoute() {
     const std::optional<std::string> lacks = FindNoWayBeyond(facts_, port_);
-    if (lacks && HasLostWayBeyond(facts_, record_, port_.container_ip.family())) {
+    if (lacks && HasLostDefaultRoute(facts_, record_, port_.container_ip.family())) {
       Add(Cat(*lacks, "; it had one when the port was published"),
           Fix::Advice(
               Format("let the node's network service give {} its addresses and routes again",
@@ -199,8 +199,8 @@ std::string ErrorText(const rtnl::RouteAnswer& way) {
   }
 }
 
-bool HasLostWayBeyond(NodeFacts& facts, const state::Record& record, Family family) {
-  return record.rules.ways.Has(family) && !facts.WaysBeyond().Has(family);
+bool HasLostDefaultRoute(NodeFacts& facts, const state::Record& record, Family family) {
+  return record.rules.had_default_route.Has(family) && !facts.DefaultRoutes().Has(family);
 }
 
 std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const portmap::DnatEntry& port) {

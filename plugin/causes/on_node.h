@@ -30,7 +30,9 @@ namespace nomad_bridge::causes {
 [[nodiscard]] std::optional<std::string> FindNoWayBeyond(NodeFacts& facts,
                                                          const portmap::DnatEntry& port);
 // Not meant: the node had a default route when the port was published. FindOnNode() says so.
-[[nodiscard]] bool HasLostWayBeyond(NodeFacts& facts, const state::Record& record, Family family);
+[[nodiscard]] bool HasLostDefaultRoute(NodeFacts& facts,
+                                       const state::Record& record,
+                                       Family family);
 
 // The bridge does not let frames pass by the allocation's port.
 [[nodiscard]] Causes FindHeldPort(NodeFacts& facts, const state::Record& record);

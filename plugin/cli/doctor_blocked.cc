@@ -41,7 +41,7 @@ class BlockedLook {
     return AskOnce(on_node_,
                    {record.link.gateway_ifname,
                     record.link.gateways.empty(),
-                    record.rules.ways.Has(port.container_ip.family()),
+                    record.rules.had_default_route.Has(port.container_ip.family()),
                     port.host_ip,
                     port.container_ip.family()},
                    [&] {

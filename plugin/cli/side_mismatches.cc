@@ -163,7 +163,7 @@ class Inspection {
     Causes on_node = causes::FindOnNode(facts_, record_, port, connection);
     const std::optional<std::string> lacks =
         client_ ? std::nullopt : causes::FindNoWayBeyond(facts_, port);
-    if (lacks && !causes::HasLostWayBeyond(facts_, record_, port.container_ip.family())) {
+    if (lacks && !causes::HasLostDefaultRoute(facts_, record_, port.container_ip.family())) {
       AddNote(*lacks);
     }
     std::erase_if(on_node, [&](const Cause& cause) {

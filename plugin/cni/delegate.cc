@@ -52,28 +52,25 @@ void CheckIsAnother(const std::string& type, const struct stat& found) {
 // No message may hold "not found", which go-cni takes for success on DEL.
 std::string FindPlugin(const DelegatedIpam& ipam) {
   CheckType(ipam.type);
-  std::string tried;
-  std::string_view rest = ipam.cni_path;
-  while (!rest.empty()) {
-    const std::string_view directory = TakeUntil(':', rest);
-    if (directory.empty()) {
-      continue;  // to exec(3) it would be the current one
-    }
+  // Without empty ones, which exec(3) would take for the current directory.
+  const std::vector<std::string> directories = SplitFields(ipam.cni_path, ":");
+  for (const std::string& directory : directories) {
     std::string path = Cat(directory, '/', ipam.type);
     struct stat found {};
     if (::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) {
       CheckIsAnother(ipam.type, found);
       return path;
     }
-    tried += Cat(tried.empty() ? "" : " ", directory);
   }
-  if (tried.empty()) {
+  if (directories.empty()) {
     throw Error(Code::kInvalidEnvironment,
                 "CNI_PATH is empty",
                 Cat(Named(ipam), " is looked for in its directories"));
   }
   throw Error(Code::kInvalidConfig,
-              Format("failed to find plugin \"{}\" in path [{}]", Excerpt(ipam.type), tried),
+              Format("failed to find plugin \"{}\" in path [{}]",
+                     Excerpt(ipam.type),
+                     Joined(directories, " ")),
               "'ipam.type' names it, CNI_PATH the directories");
 }
 

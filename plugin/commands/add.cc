@@ -74,12 +74,11 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   if (!config.link.mac) {
     return;  // derived from what is its own
   }
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<state::Record> other =
-        id == record.id ? std::nullopt : host.records.Find(id);
-    if (other && other->Has(cni::Part::kLink) && other->link.bridge == record.link.bridge &&
-        other->ContainerMac() == *config.link.mac && link::IsAlive(host, *other)) {
-      throw cni::TakenBy(Cat("MAC ", *config.link.mac), id, other->labels, {});
+  for (const state::Record& other : host.records.All()) {
+    if (other.id != record.id && other.Has(cni::Part::kLink) &&
+        other.link.bridge == record.link.bridge && other.ContainerMac() == *config.link.mac &&
+        link::IsAlive(host, other)) {
+      throw cni::TakenBy(Cat("MAC ", *config.link.mac), other.id, other.labels, {});
     }
   }
   if (const auto holder = link::FindMacHolder(host.net, record.link.bridge, *config.link.mac)) {

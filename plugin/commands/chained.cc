@@ -43,12 +43,12 @@ std::optional<state::Record> RemoveEarlierRules(Session& session) {
 // to, since each process that deletes from nf_tables waits some 15 ms for an RCU grace period.
 state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
   state::Record rest = record;
-  if (record.IsAny(state::Phase::kGone) && record.HasAny(parts)) {
+  if (record.IsAny(state::Phase::kDelDone) && record.HasAny(parts)) {
     for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
       rest = record.Has(part) ? rest.With({part}, state::Phase::kLeaving) : rest;
     }
   }
-  return rest.With(parts, state::Phase::kGone);
+  return rest.With(parts, state::Phase::kDelDone);
 }
 
 // Without a record: the elements that belong to `id` and to a part of `type`, or to every part.

@@ -17,7 +17,7 @@ cni::Parts PartsOfOthers(const state::Record& record) {
 
 void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorList& failures) {
   failures.Add(attachment::RemoveAll(host, record));
-  if (record.Has(cni::Part::kLink) && !record.IsAny(state::Phase::kGone)) {
+  if (record.Has(cni::Part::kLink) && !record.IsAny(state::Phase::kDelDone)) {
     failures.Try("the reference plugins' rules", [&] {
       takeover::RemoveReferenceRulesOf(
           host, {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)});

@@ -122,7 +122,8 @@ state::Record WithRules(state::Record record,
                         const cni::PluginType& type,
                         const config::RulesConfig& rules) {
   // A DEL of the list that had begun is over: what it took away of others comes back.
-  std::erase_if(record.parts, [](const auto& part) { return part.second == state::Phase::kGone; });
+  std::erase_if(record.parts,
+                [](const auto& part) { return part.second == state::Phase::kDelDone; });
   for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
     record = record.Has(part) && !record.IsLive(part) ? record.With({part}, state::Phase::kMaking)
                                                       : record;
@@ -167,17 +168,15 @@ state::Record IntentOf(Session& session, const config::Config& config) {
       state::IntentOf(session.request, session.type, config, session.container.id);
   intent.link.adopted = link::IsAdopted(session.host, intent);
   if (!config.rules.ports.empty()) {
-    intent.rules.ways = link::FindWaysBeyond(session.host.net);
+    intent.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
   }
   return rules::WithPolicies(std::move(intent), session.host.policy.Program());
 }
 
 state::Record RecordFromPrevResult(Session& session, const std::optional<state::Record>& earlier) {
   const cni::Request& request = session.request;
-  state::Record record = earlier.value_or(state::Record{.id = request.id,
-                                                        .labels = session.config.labels,
-                                                        .netns_path = request.netns_path,
-                                                        .netns = session.container.id});
+  state::Record record = earlier.value_or(
+      state::IntentOf(request, session.type, session.config, session.container.id));
   if (!record.IsLive(cni::Part::kLink)) {
     const cni::Result& result = *session.config.prev_result;
     RequireInterface(session.host, request.id, result);
@@ -185,7 +184,7 @@ state::Record RecordFromPrevResult(Session& session, const std::optional<state::
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
   if (session.type.Provides(cni::Part::kPorts) && !session.config.rules.ports.empty()) {
-    record.rules.ways = link::FindWaysBeyond(session.host.net);
+    record.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
   }
   return rules::WithPolicies(WithRules(std::move(record), session.type, session.config.rules),
                              session.host.policy.Program());
@@ -198,11 +197,12 @@ bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
 }
 
 std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mismatches) {
-  const config::Config config = rules::WithPossibleChecks(session.config, session.host);
   const cni::Request& request = session.request;
   if (!link::FindHostVeth(session.host.net, request.id, link::Recorded::kNo)) {
     return std::nullopt;
   }
+  session.config = rules::WithPossibleChecks(std::move(session.config), session.host);
+  const config::Config& config = session.config;
   const std::vector<Cidr> addresses = link::AddressesIn(*config.prev_result, request);
   cni::Result result = *config.prev_result;
   std::erase_if(result.ips,

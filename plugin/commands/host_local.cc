@@ -20,13 +20,10 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
-  const state::Record intent{.id = request.id,
-                             .labels = config.labels,
-                             .netns_path = request.netns_path,
-                             .netns = container ? container->id : netlink::NetnsId{},
-                             .ipam = {.data_dir = config.ipam.data_dir}};
-  const attachment::Acquired acquired = attachment::AcquireAddresses(
-      host, request, config, intent.With(type.parts, state::Phase::kMaking), earlier);
+  const state::Record intent =
+      state::IntentOf(request, type, config, container ? container->id : netlink::NetnsId());
+  const attachment::Acquired acquired =
+      attachment::AcquireAddresses(host, request, config, intent, earlier);
   attachment::UndoAcquired(host, acquired.record, undo);
   const state::Record made = acquired.record.Finished();
   host.records.Write(made);

@@ -14,11 +14,8 @@ bool IsAt(const std::string& path, const state::Record& record) {
   if (!netns || netns->id() != record.netns) {
     return false;
   }
-  const std::optional<std::uint64_t>& cookie = record.netns.cookie;
-  if (cookie == 0) {
-    return !record.Has(cni::Part::kLink);  // its host veth would be there
-  }
-  return !cookie || cookie == rtnl::Socket::In(*netns).NetnsCookie();
+  return record.netns.cookie == 0 ? !record.Has(cni::Part::kLink)  // its host veth would be there
+                                  : record.netns.cookie == rtnl::Socket::In(*netns).NetnsCookie();
 }
 
 // Of another plugin's link no end may be known: a macvlan has none, and an IPAM plugin is asked
@@ -93,10 +90,9 @@ void HeldAddresses::AddNeighbours() {
 const std::vector<state::Record>& LiveAttachments::records() {
   if (!records_) {
     records_.emplace();
-    for (const AttachmentId& id : host_.records.List("")) {
-      std::optional<state::Record> record;
-      if (id != except_ && (record = host_.records.Find(id)) && IsAlive(host_, *record)) {
-        records_->push_back(*std::move(record));
+    for (state::Record& record : host_.records.All()) {
+      if (record.id != except_ && IsAlive(host_, record)) {
+        records_->push_back(std::move(record));
       }
     }
   }

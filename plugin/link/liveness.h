@@ -4,8 +4,7 @@
 //          to which the peer of its host veth, or of a foreign plugin's, belongs, or, where no such
 //          end is known, the recorded one; or the recorded path still leads to the recorded
 //          namespace. That is told by its cookie: device and inode are soon another's. Before
-//          Linux 5.14 there is none, and our host veth alone tells; a record of before cookies were
-//          written goes by device and inode.
+//          Linux 5.14 there is none, and our host veth alone tells.
 // Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a
 //          command works on counts as alive.
 // Errors   kKernel, kIo.

@@ -125,7 +125,7 @@ Ip Beyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "198.41.0.4" : "2001:503:ba3e::2:30").value();
 }
 
-state::Record::Ways FindWaysBeyond(rtnl::Socket& net) {
+state::Record::DefaultRoutes FindDefaultRoutes(rtnl::Socket& net) {
   const auto has = [&](Family family) {
     // For IPv6 as if it came by lo: else the kernel looks for an address to send from on all links.
     const rtnl::RouteAnswer way =

@@ -40,7 +40,7 @@ namespace nomad_bridge::link {
 [[nodiscard]] Ip Beyond(Family family);
 
 // A round trip for each family.
-[[nodiscard]] state::Record::Ways FindWaysBeyond(rtnl::Socket& net);
+[[nodiscard]] state::Record::DefaultRoutes FindDefaultRoutes(rtnl::Socket& net);
 
 // The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For
 // kUplinkMtu it is that of the interface by which packets leave the node, the lesser one if IPv4

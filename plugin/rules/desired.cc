@@ -31,7 +31,7 @@ void DesiredState::Add(state::Record record, bool is_alive) {
   // A stale one keeps its elements until it is collected: to know it from one that is just being
   // added takes its lock.
   Explained& explained = recorded_[owner];
-  explained.all = !is_alive || record.version > state::kRecordVersion;  // or by what we cannot read
+  explained.all = !is_alive;
   for (const auto& [part, phase] : record.parts) {
     if (record.Has(part) && phase != state::Phase::kLive) {
       explained.parts.insert(part);

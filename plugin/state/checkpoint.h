@@ -1,7 +1,7 @@
 // What was in force right after our last commit, by which a command knows how much of the ruleset
 // it has to compare (rules/converge.h).
 //
-// Shape   /run/nomad-bridge/.generation, one JSON object (state_json.h).
+// Shape   /run/nomad-bridge/.checkpoint, one JSON object (state_json.h).
 // Lives   on tmpfs; one of another boot or host namespace counts as absent.
 // Locks   Written under the rules' lock.
 // Errors  kIo.

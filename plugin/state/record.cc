@@ -7,9 +7,13 @@
 
 namespace nomad_bridge::state {
 
-Phase Record::PhaseOf(cni::Part part) const {
+std::optional<Phase> Record::PhaseOf(cni::Part part) const {
   const auto found = parts.find(part);
-  return found != parts.end() ? found->second : Phase::kGone;
+  return found != parts.end() ? std::optional(found->second) : std::nullopt;
+}
+
+bool Record::Has(cni::Part part) const {
+  return PhaseOf(part).value_or(Phase::kDelDone) != Phase::kDelDone;
 }
 
 bool Record::HasRules() const {
@@ -45,7 +49,7 @@ Record Record::With(const cni::Parts& some, Phase phase) const {
 Record Record::All(Phase phase) const {
   Record changed = *this;
   for (auto& [part, present] : changed.parts) {
-    present = present == Phase::kGone ? present : phase;
+    present = present == Phase::kDelDone ? present : phase;
   }
   return changed;
 }

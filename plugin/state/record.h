@@ -45,17 +45,14 @@ enum class Phase {
   kMaking,
   kLive,
   kLeaving,
-  kGone,  // its own DEL is done: those of the other parts will follow
+  kDelDone,  // its own DEL is done: those of the other parts will follow
 };
 
-constexpr int kRecordVersion = 2;
+using PartPhases = std::map<cni::Part, Phase>;
 
 struct Record {
-  // Of who wrote it: of a later one there may be more than we can read.
-  int version = kRecordVersion;
-  std::string text;  // as it was read: keys that we do not know are written again
   AttachmentId id;
-  std::map<cni::Part, Phase> parts;  // those that are ours, made by one process or by several
+  PartPhases parts;  // those that are ours, made by one process or by several
   cni::Labels labels;
   std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
@@ -93,33 +90,33 @@ struct Record {
     bool operator==(const Policy&) const = default;
   };
 
-  // For which families the node had a way beyond its networks.
-  struct Ways {
+  // For which families the node has a default route, or one had.
+  struct DefaultRoutes {
     bool ipv4 = false;
     bool ipv6 = false;
 
     [[nodiscard]] bool Has(Family family) const { return family == Family::kIpv4 ? ipv4 : ipv6; }
-    bool operator==(const Ways&) const = default;
   };
 
   struct Rules : config::RuleSpec {
     std::vector<portmap::DnatEntry> ports;
-    Ways ways;  // when the ports were published: what the node has lost since
+    // When the ports were published: shows what the node has lost since.
+    DefaultRoutes had_default_route;
     Policy policy;
   } rules;
 
-  // kGone for a part that it does not have.
-  [[nodiscard]] Phase PhaseOf(cni::Part part) const;
-  // In any phase but kGone.
-  [[nodiscard]] bool Has(cni::Part part) const { return PhaseOf(part) != Phase::kGone; }
+  // nullopt for a part that was never made, or has been taken back.
+  [[nodiscard]] std::optional<Phase> PhaseOf(cni::Part part) const;
+  // In any phase but kDelDone.
+  [[nodiscard]] bool Has(cni::Part part) const;
   [[nodiscard]] bool HasAny(const cni::Parts& some) const;
   [[nodiscard]] bool HasRules() const;
   [[nodiscard]] bool IsAny(Phase phase) const;
   [[nodiscard]] bool IsLive(cni::Part part) const { return PhaseOf(part) == Phase::kLive; }
   // Runtimes go through a list of plugins, so that one DEL that has begun announces others.
-  [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kGone) || IsAny(Phase::kLeaving); }
+  [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kDelDone) || IsAny(Phase::kLeaving); }
 
-  // Nothing is left but parts that are gone.
+  // Nothing is left but parts whose DEL is done.
   [[nodiscard]] bool IsEmpty() const;
 
   [[nodiscard]] Record With(const cni::Parts& some, Phase phase) const;

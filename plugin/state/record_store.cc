@@ -15,7 +15,7 @@
 namespace nomad_bridge::state {
 namespace {
 
-constexpr const char* kCheckpointFile = "/run/nomad-bridge/.generation";
+constexpr const char* kCheckpointFile = "/run/nomad-bridge/.checkpoint";
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr std::string_view kSuffix = ".json";
 // A record may repeat a config of 8 MiB, each byte as an escape of six.
@@ -56,18 +56,6 @@ std::optional<std::string> FindRecordText(const std::string& path) {
   return FindOwnFile(path, kMaxRecordBytes);
 }
 
-// The inverse of FileName(): of one that is cut only the file has the whole container id.
-std::optional<AttachmentId> FindId(const std::string& network, const std::string& name) {
-  std::optional<AttachmentId> id = ParseFileName(network, name);
-  if (!id || id->container_id.find('~') == std::string::npos) {
-    return id;
-  }
-  const std::optional<std::string> text = FindRecordText(PathIn(network, name));
-  std::optional<std::string> whole = FindContainerId(text.value_or(""));
-  return whole ? std::optional(AttachmentId{network, *std::move(whole), std::move(id->ifname)})
-               : std::nullopt;
-}
-
 // Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
   return HashOf(id) | 1;
@@ -85,8 +73,8 @@ std::uint64_t HashOf(const AttachmentId& id) {
 
 const StoredRecord& Records::Parse(const std::string& path, const std::string& text) const {
   const auto known = parsed_.find(path);
-  if (known != parsed_.end() && known->second.record.text == text) {
-    return known->second;
+  if (known != parsed_.end() && known->second.text == text) {
+    return known->second.stored;
   }
   StoredRecord stored = ParseRecord(text);
   // Damaged, too: a copy of another attachment's. Who goes by it takes away what the other one has.
@@ -95,7 +83,7 @@ const StoredRecord& Records::Parse(const std::string& path, const std::string& t
                                        stored.record.id.container_id,
                                        stored.record.id.network));
   }
-  return parsed_.insert_or_assign(path, std::move(stored)).first->second;
+  return parsed_.insert_or_assign(path, Parsed{text, std::move(stored)}).first->second.stored;
 }
 
 std::optional<Record> Records::Find(const AttachmentId& id) const {
@@ -154,6 +142,7 @@ void Records::Write(const Record& record) const {
       }
     }
   }
+  parsed_.insert_or_assign(path, Parsed{text, {.record = record, .origin = here_}});
 }
 
 void Records::Update(const std::function<bool(Record&)>& change) const {
@@ -183,22 +172,33 @@ void Records::EnsureGone(const AttachmentId& id) const {
 bool Records::IsVoid(const AttachmentId& id) const {
   const std::string path = PathOf(id);
   const std::optional<std::string> text = FindRecordText(path);
-  return text && IsVoidText(path, *text);
-}
-
-bool Records::IsVoidText(const std::string& path, const std::string& text) const {
   try {
-    return Parse(path, text).origin.boot_id != here_.boot_id;
+    return text && Parse(path, *text).origin.boot_id != here_.boot_id;
   } catch (const std::exception&) {
     return true;
   }
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
-  const std::string path = PathOf(id);
-  const std::optional<std::string> text = FindRecordText(path);
-  if (!text || IsVoidText(path, *text)) {
+  // Of a record that is not there a ".new" may be left.
+  if (!FindStatus(PathOf(id)) || IsVoid(id)) {
     EnsureGone(id);
+  }
+}
+
+std::optional<AttachmentId> Records::FindId(const std::string& network,
+                                            const std::string& name) const {
+  std::optional<AttachmentId> id = ParseFileName(network, name);
+  if (!id || id->container_id.find('~') == std::string::npos) {
+    return id;
+  }
+  // Only the file has the whole of a container id that is cut.
+  const std::string path = PathIn(network, name);
+  try {
+    const std::optional<std::string> text = FindRecordText(path);
+    return text ? std::optional(Parse(path, *text).record.id) : std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;  // damaged
   }
 }
 
@@ -216,6 +216,26 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
     }
   }
   return found;
+}
+
+std::vector<Record> Records::All() const {
+  std::vector<Record> all;
+  for (const AttachmentId& id : List("")) {
+    if (std::optional<Record> record = Find(id)) {
+      all.push_back(*std::move(record));
+    }
+  }
+  return all;
+}
+
+std::vector<Record> Records::Live() const {
+  std::vector<Record> live;
+  for (const Record& record : All()) {
+    if (record.IsAny(Phase::kLive)) {
+      live.push_back(record.OnlyLive());
+    }
+  }
+  return live;
 }
 
 std::optional<Record> Records::FindNeighbour(const AttachmentId& id) const {

@@ -61,6 +61,10 @@ class Records {
   // Every attachment with a record, from the listing of the directory; `network` empty: in all
   // networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
+  // Every record that can be read.
+  [[nodiscard]] std::vector<Record> All() const;
+  // The live parts of those that have some.
+  [[nodiscard]] std::vector<Record> Live() const;
   // The first other one of its network that is found, at a cost that does not grow with them.
   [[nodiscard]] std::optional<Record> FindNeighbour(const AttachmentId& id) const;
   // All of this boot and host namespace, for people: also those that cannot be read.
@@ -89,19 +93,25 @@ class Records {
  private:
   // False if it is gone, or somebody else's.
   [[nodiscard]] bool Read(Reading& reading) const;
+  // Of the file `name`; nullopt if it is no record's.
+  [[nodiscard]] std::optional<AttachmentId> FindId(const std::string& network,
+                                                   const std::string& name) const;
 
   // What `text`, that of the file at `path`, says; throws if it is damaged.
   [[nodiscard]] const StoredRecord& Parse(const std::string& path, const std::string& text) const;
-  [[nodiscard]] bool IsVoidText(const std::string& path, const std::string& text) const;
 
   // Said once, however often a command reads it.
   void Log(const AttachmentId& id, const std::string& what) const;
 
   Origin here_;
   mutable std::set<AttachmentId> logged_;
-  // By path, what was read last: a command asks several times, and parsing takes ten times as long
-  // as reading.
-  mutable std::map<std::string, StoredRecord> parsed_;
+  // By path, what was read or written last: a command asks several times, and parsing takes ten
+  // times as long as reading.
+  struct Parsed {
+    std::string text;
+    StoredRecord stored;
+  };
+  mutable std::map<std::string, Parsed> parsed_;
 };
 
 // That a live attachment's record is missing, or damaged.

@@ -1,399 +1,260 @@
 #include "plugin/state/state_json.h"
 
-#include <algorithm>
-#include <array>
-#include <exception>
 #include <map>
-#include <set>
+#include <optional>
 #include <stdexcept>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include <nlohmann/json.hpp>
 
-#include "base/list.h"
 #include "base/text.h"
-#include "plugin/state/json_places.h"
 #include "plugin/state/kernel_names.h"
-#include "plugin/state/state_keys.h"
+
+// The members of each struct and the words of each enumeration. Each macro stands in the namespace
+// of its type, where nlohmann looks for it, and after those of the types of the members.
+
+namespace nlohmann {
+
+// Addresses, MACs.
+template <typename Value>
+requires requires(const Value& value) {
+  value.Text();
+  Value::Parse("").value();
+}
+struct adl_serializer<Value> {
+  static void to_json(json& to, const Value& from) { to = from.Text(); }
+  static void from_json(const json& from, Value& to) {
+    const auto& text = from.get_ref<const std::string&>();
+    const std::optional<Value> parsed = Value::Parse(text);
+    to = parsed ? *parsed
+                : throw std::invalid_argument(nomad_bridge::Format("'{}' is no address", text));
+  }
+};
+
+template <typename Value>
+struct adl_serializer<std::optional<Value>> {
+  static void to_json(json& to, const std::optional<Value>& from) {
+    to = from ? json(*from) : json();
+  }
+  static void from_json(const json& from, std::optional<Value>& to) {
+    to = from.is_null() ? std::nullopt : std::optional(from.get<Value>());
+  }
+};
+
+}  // namespace nlohmann
+
+namespace nomad_bridge {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AttachmentId, network, container_id, ifname)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(VlanRange, first, last)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PortVlans, untagged, tagged, keep_default)
+
+namespace netlink {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetnsId, device, inode, cookie)
+}
+
+namespace rtnl {}
+
+namespace ipam {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Range, subnet, first, last, gateway)
+}
+
+namespace portmap {
+NLOHMANN_JSON_SERIALIZE_ENUM(Protocol,
+                             {{Protocol::kTcp, "tcp"},
+                              {Protocol::kUdp, "udp"},
+                              {Protocol::kSctp, "sctp"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DnatEntry,
+                                                protocol,
+                                                host_ip,
+                                                host_port,
+                                                container_ip,
+                                                container_port)
+}  // namespace portmap
+
+namespace firewall {
+NLOHMANN_JSON_SERIALIZE_ENUM(Inbound, {{Inbound::kAny, "any"}, {Inbound::kPublished, "published"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(Ingress,
+                             {{Ingress::kOpen, "open"},
+                              {Ingress::kSameBridge, "same-bridge"},
+                              {Ingress::kIsolated, "isolated"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ForwardHook, admin_chain, accept_mark_bit, ipv6)
+}  // namespace firewall
+
+namespace cni {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Label, key, value)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Workload, nomad_namespace, job, group)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DelegatedIpam, type, cni_path, args, config)
+}  // namespace cni
+
+namespace config {
+NLOHMANN_JSON_SERIALIZE_ENUM(ForceAddress,
+                             {{ForceAddress::kNo, "no"},
+                              {ForceAddress::kOnOwnBridge, "on_own_bridge"},
+                              {ForceAddress::kYes, "yes"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PortSpec,
+                                                hairpin,
+                                                isolated,
+                                                locked,
+                                                source_check,
+                                                vlans)
+}  // namespace config
+
+namespace state {
+
+NLOHMANN_JSON_SERIALIZE_ENUM(Phase,
+                             {{Phase::kMaking, "making"},
+                              {Phase::kLive, "live"},
+                              {Phase::kLeaving, "leaving"},
+                              {Phase::kDelDone, "del_done"}})
+
+}  // namespace state
+}  // namespace nomad_bridge
+
+// An object, which nlohmann makes of maps only if their keys are strings.
+template <>
+struct nlohmann::adl_serializer<nomad_bridge::state::PartPhases> {
+  static void to_json(json& to, const nomad_bridge::state::PartPhases& from) {
+    to = json::object();
+    for (const auto& [part, phase] : from) {
+      to[std::string(Text(part))] = phase;
+    }
+  }
+  static void from_json(const json& from, nomad_bridge::state::PartPhases& to) {
+    for (const auto& [name, phase] : from.items()) {
+      if (const auto part = nomad_bridge::cni::ParsePart(name)) {
+        to[*part] = phase.get<nomad_bridge::state::Phase>();
+      }
+    }
+  }
+};
 
 namespace nomad_bridge::state {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Link,
+                                                bridge,
+                                                mtu,
+                                                force_address,
+                                                promisc_mode,
+                                                gateway_ifname,
+                                                port,
+                                                mac,
+                                                foreign_host_ifnames,
+                                                foreign_ports,
+                                                gateways,
+                                                adopted)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Ipam,
+                                                addresses,
+                                                data_dir,
+                                                leases,
+                                                ranges,
+                                                delegated)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Policy, sets, in, out, revision)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::DefaultRoutes, ipv4, ipv6)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Rules,
+                                                forward_hook,
+                                                ingress,
+                                                inbound,
+                                                firewalld_zone,
+                                                snat,
+                                                masq_all,
+                                                ip_masq,
+                                                random_ports,
+                                                ports,
+                                                had_default_route,
+                                                policy)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record,
+                                                id,
+                                                parts,
+                                                labels,
+                                                netns_path,
+                                                netns,
+                                                created,
+                                                link,
+                                                ipam,
+                                                rules)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Checkpoint,
+                                                generation,
+                                                table_handles,
+                                                tables_revision,
+                                                policy_revision,
+                                                policy_kinds,
+                                                accept_mark_bit,
+                                                admin_chains,
+                                                bridges,
+                                                opened_ifnames,
+                                                legacy_filter,
+                                                published_on,
+                                                has_siblings)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Origin, boot_id, netns)
+
 namespace {
 
 using nlohmann::json;
 
-// In the order of Phase.
-constexpr std::array<std::string_view, 4> kPhaseTexts = {"making", "live", "leaving", "gone"};
+constexpr const char* kOrigin = "origin";
 
-std::string_view Text(Phase phase) {
-  return kPhaseTexts.at(static_cast<std::size_t>(phase));
+// nlohmann makes 4464 of a port of 70000, 1 of 1.5 and the first enumerator of a word that is none.
+// So what was read must be what would be written.
+template <typename Value>
+Value Read(const json& document) {
+  auto value = document.get<Value>();
+  for (const json& change : json::diff(document, value)) {
+    if (change.at("op") == "replace") {
+      const std::string path = change.at("path");
+      throw std::invalid_argument(
+          Format("{} cannot be {}", path, document.at(json::json_pointer(path)).dump()));
+    }
+  }
+  return value;
 }
 
-// In the order of ForceAddress.
-constexpr std::array<std::string_view, 3> kForceAddressTexts = {"no", "onOwnBridge", "yes"};
-
-std::string_view Text(config::ForceAddress force) {
-  return kForceAddressTexts.at(static_cast<std::size_t>(force));
+template <typename Value>
+std::pair<Value, Origin> Parse(std::string_view text) try {
+  const json document = json::parse(text);
+  return {Read<Value>(document), Read<Origin>(document.at(kOrigin))};
+} catch (const json::exception& error) {
+  // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
+  const std::string_view what = error.what();
+  throw std::invalid_argument(Excerpt(what.substr(what.find("] ") + 2)));
 }
 
-// What is a string in JSON; in an optional, "" if there is none.
-template <typename Value>
-concept IsText = std::is_enum_v<Value> || requires(Value value) {
-  value.Text();
-};
-
-template <typename Value>
-concept IsScalar = std::is_integral_v<Value> || std::is_same_v<Value, std::string> || IsText<Value>;
-
-// What has keys.
-template <typename Value>
-concept IsObject = requires(int visit, const Value& value) {
-  Fields(visit, value);
-};
-
-// A struct that has a name of its own in a record, and keys that another release may add to.
-template <typename Value>
-concept IsGroup = std::is_same_v<Value, Record::Link> || std::is_same_v<Value, Record::Ipam> ||
-    std::is_same_v<Value, Record::Rules>;
-
-// Appends an object to a text, without a document in between: making and printing those was a fifth
-// of an ADD's instructions. As reading costs by the byte, what a missing key means is left out.
-class Writer {
- public:
-  // Of `others` those keys follow that Fields() does not visit.
-  explicit Writer(std::string& text, json others = {}) : text_(text), others_(std::move(others)) {}
-
-  void operator()(const char* key, const auto& field) {
-    RemoveOther(key);
-    Begin(key);
-    Append(field);
-  }
-
-  template <typename Value>
-  void operator()(const char* key, const Value& field, const Value& missing) {
-    RemoveOther(key);
-    if (!IsAsMissing(field, missing)) {
-      Begin(key);
-      Append(field);
-    }
-  }
-
-  template <IsObject Object>
-  void operator()(const char* key, const Object& object, const Object& missing) {
-    Writer writer(text_, IsGroup<Object> && !others_.empty() ? others_.value(key, json()) : json());
-    const std::size_t size = text_.size();
-    const char before = before_;
-    RemoveOther(key);
-    Begin(key);
-    Fields(writer, object, missing);
-    writer.End();
-    if (writer.before_ == '{') {
-      text_.resize(size);
-      before_ = before;
-    }
-  }
-
-  void End() {
-    for (const auto& [key, value] : others_.items()) {
-      Begin(key);
-      text_ += Dump(value);
-    }
-    text_ += before_ == '{' ? "{}" : "}";
-  }
-
- private:
-  static std::string Dump(const json& value) {
-    return value.dump(-1, ' ', false, json::error_handler_t::replace);
-  }
-
-  template <typename Value>
-  static bool IsAsMissing(const Value& field, const Value& missing) {
-    if constexpr (IsScalar<Value>) {
-      return field == missing;
-    } else if constexpr (requires { field.empty(); }) {
-      return field.empty() && missing.empty();
-    } else {
-      return !field && !missing;
-    }
-  }
-
-  void RemoveOther(const char* key) {
-    if (!others_.empty()) {
-      others_.erase(key);
-    }
-  }
-
-  void Begin(const auto& key) {
-    text_ += std::exchange(before_, ',');
-    Append(key);
-    text_ += ':';
-  }
-
-  // Most strings need no escapes, for which a serializer looks at every character.
-  void Append(std::string_view string) {
-    const bool is_plain = std::all_of(string.begin(), string.end(), [](char byte) {
-      return byte >= ' ' && byte <= '~' && byte != '"' && byte != '\\';
-    });
-    if (is_plain) {
-      text_ += '"';
-      text_ += string;
-      text_ += '"';
-    } else {
-      text_ += Dump(json(string));
-    }
-  }
-
-  template <typename Value>
-  void Append(const Value& value) {
-    if constexpr (std::is_same_v<Value, bool>) {
-      text_ += value ? "true" : "false";
-    } else if constexpr (std::is_integral_v<Value>) {
-      text_ += std::to_string(value);
-    } else if constexpr (std::is_convertible_v<Value, std::string_view>) {
-      Append(std::string_view(value));
-    } else if constexpr (std::is_enum_v<Value>) {
-      Append(Text(value));
-    } else if constexpr (IsText<Value>) {
-      Append(value.Text());
-    } else {
-      static const Value kMissing{};
-      Writer writer(text_);
-      Fields(writer, value, kMissing);
-      writer.End();
-    }
-  }
-  template <typename Value>
-  void Append(const std::optional<Value>& value) {
-    if (value) {
-      Append(*value);
-    } else {
-      text_ += IsText<Value> ? "\"\"" : "null";
-    }
-  }
-  template <typename Item>
-  void Append(const std::vector<Item>& items) {
-    AppendList(items);
-  }
-  void Append(const std::set<std::string>& items) { AppendList(items); }
-  void Append(const VlanRange& range) { AppendList(std::array{range.first, range.last}); }
-  void AppendList(const auto& items) {
-    char before = '[';
-    for (const auto& item : items) {
-      text_ += std::exchange(before, ',');
-      Append(item);
-    }
-    text_ += before == '[' ? "[]" : "]";
-  }
-  template <typename Key, typename Value>
-  void Append(const std::map<Key, Value>& values) {
-    Writer writer(text_);
-    for (const auto& [key, value] : values) {
-      writer.Begin(key);
-      writer.Append(value);
-    }
-    writer.End();
-  }
-
-  std::string& text_;
-  char before_ = '{';
-  json others_;
-};
-
-template <typename Stored>
-std::string Written(const Stored& stored, json others = {}) {
-  static const Stored kMissing{};
-  std::string text;
-  Writer writer(text, std::move(others));
-  Fields(writer, stored, kMissing);
-  writer.End();
-  return text;
-}
-
-// The places of what Fields() visits.
-struct Reader {
-  template <typename Value>
-  static Place PlaceOf(Value& value) {
-    static constexpr Place::Operations kOperations = OperationsOn<Value>();
-    return {.value = &value, .operations = &kOperations};
-  }
-
- private:
-  template <typename Value>
-  static constexpr Place::Operations OperationsOn() {
-    Place::Operations operations = {
-        .set = [](void* value, const Scalar& from) { Set(*static_cast<Value*>(value), from); }};
-    if constexpr (requires(Value & value) { Begin(value); }) {
-      operations.begin = [](void* value) { return Begin(*static_cast<Value*>(value)); };
-    } else if constexpr (requires(Value & value) { Item(value, std::size_t()); }) {
-      operations.item = [](void* value, std::size_t index) {
-        return Item(*static_cast<Value*>(value), index);
-      };
-    } else if constexpr (!IsScalar<Value>) {
-      operations.member = [](void* value, std::string_view key) {
-        return Member(*static_cast<Value*>(value), key);
-      };
-    }
-    return operations;
-  }
-
-  template <typename Wanted>
-  static const Wanted& Get(const Scalar& from, const char* wanted) {
-    const Wanted* const found = std::get_if<Wanted>(&from);
-    return found != nullptr ? *found : throw std::invalid_argument(Cat("a value is ", wanted));
-  }
-  static std::string_view Text(const Scalar& from) {
-    return Get<std::string_view>(from, "no string");
-  }
-  // Not a fraction, and none that is too large.
-  template <typename Value>
-  static Value Integer(const Scalar& from) {
-    const auto* const positive = std::get_if<std::uint64_t>(&from);
-    const auto* const negative = std::get_if<std::int64_t>(&from);
-    if (positive != nullptr ? !std::in_range<Value>(*positive)
-                            : negative == nullptr || !std::in_range<Value>(*negative)) {
-      throw std::out_of_range("a value is no integer of its range");
-    }
-    return static_cast<Value>(positive != nullptr ? *positive
-                                                  : static_cast<std::uint64_t>(*negative));
-  }
-
-  template <typename Value>
-  static void Set(Value& value, const Scalar& from) {
-    if constexpr (std::is_same_v<Value, bool>) {
-      value = Get<bool>(from, "neither true nor false");
-    } else if constexpr (std::is_integral_v<Value>) {
-      value = Integer<Value>(from);
-    } else if constexpr (std::is_same_v<Value, std::string>) {
-      value = Text(from);
-    } else if constexpr (IsText<Value>) {
-      value = Value::Parse(Text(from)).value();
-    } else {  // a list or an object: all of it has its default
-      Get<std::nullptr_t>(from, "no list, and no object");
-    }
-  }
-  static void Set(portmap::Protocol& protocol, const Scalar& from) {
-    protocol = portmap::ParseProtocol(Text(from)).value();
-  }
-  static void Set(config::ForceAddress& force, const Scalar& from) {
-    force = FindNamed<config::ForceAddress>(kForceAddressTexts, Text(from)).value();
-  }
-  static void Set(firewall::Ingress& ingress, const Scalar& from) {
-    ingress = firewall::ParseIngress(Text(from)).value();
-  }
-  static void Set(firewall::Inbound& inbound, const Scalar& from) {
-    inbound = firewall::ParseInbound(Text(from)).value();
-  }
-  // One that is unknown is another release's.
-  static void Set(Phase& phase, const Scalar& from) {
-    phase = FindNamed<Phase>(kPhaseTexts, Text(from)).value_or(Phase::kLive);
-  }
-  template <typename Value>
-  static void Set(std::optional<Value>& value, const Scalar& from) {
-    const auto* const text = std::get_if<std::string_view>(&from);
-    if (!std::holds_alternative<std::nullptr_t>(from) && (text == nullptr || !text->empty())) {
-      Set(value.emplace(), from);
-    }
-  }
-
-  template <typename Value>
-  static Place Begin(std::optional<Value>& value) {
-    return PlaceOf(value.emplace());
-  }
-
-  // Of a key that is there twice the last value counts.
-  template <typename Value>
-  static Place Item(std::vector<Value>& items, std::size_t index) {
-    items.resize(index);
-    return PlaceOf(items.emplace_back());
-  }
-  static Place Item(std::set<std::string>& items, std::size_t /*index*/) {
-    static constexpr Place::Operations kInsert = {.set = [](void* value, const Scalar& from) {
-      static_cast<std::set<std::string>*>(value)->emplace(Text(from));
-    }};
-    return {.value = &items, .operations = &kInsert};
-  }
-  static Place Item(VlanRange& range, std::size_t index) {
-    return index == 0 ? PlaceOf(range.first) : index == 1 ? PlaceOf(range.last) : Place();
-  }
-
-  struct Finder {
-    std::string_view key;
-    Place found;
-
-    // The length of a name is known when this is compiled, and seldom that of `key`.
-    template <std::size_t kSize>
-    void operator()(const char (&name)[kSize], auto& field) {
-      if (key.size() == kSize - 1 && key == std::string_view(name, kSize - 1)) {
-        found = PlaceOf(field);
-      }
-    }
-  };
-  template <typename Value>
-  static Place Member(Value& value, std::string_view key) {
-    Finder finder{.key = key};
-    Fields(finder, value);
-    return finder.found;
-  }
-  // A part that is unknown is another release's.
-  static Place Member(std::map<cni::Part, Phase>& parts, std::string_view key) {
-    const std::optional<cni::Part> part = cni::ParsePart(key);
-    return part ? PlaceOf(parts[*part]) : Place();
-  }
-  template <typename Value>
-  static Place Member(std::map<std::string, Value>& values, std::string_view key) {
-    return PlaceOf(values[std::string(key)]);
-  }
-};
-
-template <typename Stored>
-Stored Read(std::string_view text) {
-  Stored stored;
-  ReadJson(text, Reader::PlaceOf(stored));
-  return stored;
+std::string Written(json document, const Origin& origin) {
+  document[kOrigin] = origin;
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  return Written(
-      StoredRecord{.record = record, .origin = origin, .host_veth = HostVethName(record.id)},
-      record.text.empty() ? json() : json::parse(record.text));
+  json document = record;
+  document["host_veth"] = HostVethName(record.id);
+  return Written(std::move(document), origin);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  auto stored = Read<StoredRecord>(text);
-  stored.record.text = text;
-  const AttachmentId& id = stored.record.id;
-  if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
-      stored.origin.boot_id.empty() || stored.origin.netns == netlink::NetnsId{}) {
+  auto [record, origin] = Parse<Record>(text);
+  if (record.id.network.empty() || record.id.container_id.empty() || record.id.ifname.empty() ||
+      origin.boot_id.empty() || origin.netns == netlink::NetnsId{}) {
     throw std::invalid_argument("it has no identity");
   }
-  if (const auto& vlans = stored.record.link.port.vlans) {
+  if (const auto& vlans = record.link.port.vlans) {
     for (const VlanRange& range : vlans->tagged) {
       if (range.first == 0 || range.last < range.first) {
         throw std::invalid_argument("a range of VLANs is none");
       }
     }
   }
-  stored.record.rules.forward_hook.ipv6 = stored.record.HasIpv6();
-  return stored;
+  return {.record = std::move(record), .origin = std::move(origin)};
 }
 
 std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin) {
-  return Written(StoredCheckpoint{.checkpoint = checkpoint, .origin = origin});
+  return Written(checkpoint, origin);
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  return Read<StoredCheckpoint>(text);  // without an origin it is nobody's
-}
-
-std::optional<std::string> FindContainerId(std::string_view text) {
-  try {
-    return json::parse(text).at("containerId").get<std::string>();
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+  auto [checkpoint, origin] = Parse<Checkpoint>(text);
+  return {.checkpoint = std::move(checkpoint), .origin = std::move(origin)};
 }
 
 }  // namespace nomad_bridge::state

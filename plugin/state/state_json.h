@@ -1,19 +1,15 @@
 // Records and the checkpoint as the text of their files.
 //
-// Shapes  A record is one JSON object: "version", "network", "containerId", "ifname", "parts",
-//         "labels", "netnsPath", "netns", the groups "link", "ipam" and "rules" of Record, and
-//         where it was written: "bootId", "hostNetns". "hostVeth" is for people: it is derived,
-//         and nothing goes by it. Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device",
-//         "inode"}. The checkpoint: the fields of Checkpoint, "bootId" and "hostNetns".
-// Release A key that is missing has its default, and what has that is left out (state_keys.h). One
-//         that is unknown is written again as it was: a record of the release before this one, or
-//         after it, is used as far as it goes. "version" is the highest of the releases that have
-//         written it.
-// Errors  Both throw std::exception if the identity is missing
-//         or a value is wrong: the file is ours, so it is void as a whole.
+// Shapes  A record's file is one JSON object: the members of Record under their own names, "origin"
+//         (where it was written), and "host_veth", which is derived and only for people. The
+//         checkpoint's has the members of Checkpoint, and "origin". Addresses are "10.0.0.2/24",
+//         MACs "02:…", enumerators words.
+// Release A key that is missing has its default; one that is unknown is ignored, and lost with the
+//         next write. So a new key needs a default that means what older records mean.
+// Errors  Both throw std::exception if the identity or the origin is missing, or if a value is
+//         wrong: the file is ours, so it is void as a whole.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,7 +21,6 @@ namespace nomad_bridge::state {
 struct StoredRecord {
   Record record;
   Origin origin;
-  std::string host_veth;  // of a record that was read: as it said
 };
 
 struct StoredCheckpoint {
@@ -39,8 +34,5 @@ struct StoredCheckpoint {
 
 [[nodiscard]] std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin);
 [[nodiscard]] StoredCheckpoint ParseCheckpoint(std::string_view text);
-
-// The container id in `text`; nullopt if that is no record.
-[[nodiscard]] std::optional<std::string> FindContainerId(std::string_view text);
 
 }  // namespace nomad_bridge::state

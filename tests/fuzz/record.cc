@@ -45,7 +45,6 @@ void ReadCheckpoint(std::string_view text) {
 void fuzz::Run(std::string_view input) {
   ReadRecord(input);
   ReadCheckpoint(input);
-  static_cast<void>(state::FindContainerId(input));
 }
 
 }  // namespace nomad_bridge

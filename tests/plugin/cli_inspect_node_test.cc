@@ -93,7 +93,7 @@ TEST_F(InspectOnNode, SaysOnceWhatPutsSeveralThingsRight) {
 // Somebody has unmounted it, or it is in another mount namespace.
 TEST_F(InspectOnNode, BlamesNoPathOfANamespaceThatIsNotThere) {
   json record = ReadRecord("alloc-1");
-  record["netnsPath"] = "/run/netns/elsewhere";
+  record["netns_path"] = "/run/netns/elsewhere";
   WriteRecord("alloc-1", record);
   EXPECT_THAT(RunLine("inspect 8080"),
               Exits(1,

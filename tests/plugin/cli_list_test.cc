@@ -190,9 +190,9 @@ TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
 TEST_F(List, LeavesOutWhatAnotherHostWrote) {
   AttachTwo();
   json record = ReadRecord(kSearch);
-  record["hostNetns"] = {{"device", 4}, {"inode", 4}};
+  record["origin"]["netns"] = {{"device", 4}, {"inode", 4}};
   WriteRecord(kSearch, record);
-  host().Must({"ip", "link", "delete", record.at("hostVeth")});
+  host().Must({"ip", "link", "delete", record.at("host_veth")});
   EXPECT_EQ(ListJson().at("attachments").size(), 1U);
 }
 

@@ -36,12 +36,9 @@ void ForgetRecord(Node&) {
   fs::remove(kRecord);
 }
 
-void ReplaceInRecord(const std::string& key, const json& value) {
+void MoveRecordToAnotherBoot() {
   json record = json::parse(FindFile(kRecord).value_or(""));
-  if (!record.contains(key)) {
-    throw std::logic_error(Cat("records have no key ", key));
-  }
-  record[key] = value;
+  record.at("origin").at("boot_id") = "00000000-0000-0000-0000-000000000000";
   std::ofstream(kRecord) << record;
 }
 
@@ -147,7 +144,7 @@ TEST_F(DelCommand, CleansUpAfterARebootThatKeptTheFiles) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   AttachAsNomad();
-  ReplaceInRecord("bootId", "00000000-0000-0000-0000-000000000000");
+  MoveRecordToAnotherBoot();
 
   EXPECT_EQ(RunPlugin("DEL", Config()).exit_code, 0);
 

@@ -36,7 +36,7 @@ TEST_F(GcCommand, KeepsTheListedUndisturbedAndRemovesTheRest) {
 
 TEST_F(GcCommand, KeepsElementsOfAListedAttachmentThatHasNeitherRecordNorLink) {
   Attach(Config(), As("kept", container()));
-  const std::string owner = ReadRecord("kept").at("hostVeth");
+  const std::string owner = ReadRecord("kept").at("host_veth");
   Detach(Config(), As("kept", container()));
   const Snapshot before = TakeHostSnapshot();
   host().Must({"nft",
@@ -103,7 +103,7 @@ TEST_F(GcCommand, LeavesRecordsOfAnotherHostAlone) {
   Attach(Config());
   const std::string record = RecordOf("alloc-1");
   json value = json::parse(std::ifstream(record));
-  value["hostNetns"]["inode"] = 1;
+  value["origin"]["netns"]["inode"] = 1;
   std::ofstream(record) << value;
   EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
   EXPECT_TRUE(fs::exists(record));

@@ -192,7 +192,7 @@ TEST_F(GcLine, FailsIfSomethingStays) {
   const std::string record = RecordOf("doomed-nomad");
   json value = json::parse(std::ifstream(record));
   value["ipam"]["delegated"] = {
-      {"type", "gone"}, {"cniPath", "/nowhere"}, {"args", ""}, {"config", "{}"}};
+      {"type", "gone"}, {"cni_path", "/nowhere"}, {"args", ""}, {"config", "{}"}};
   std::ofstream(record) << value;
   EXPECT_THAT(RunLine("gc"),
               Exits(1, Err(HasSubstr("container 'doomed-nomad': cannot remove the leases"))));

@@ -74,14 +74,14 @@ INSTANTIATE_TEST_SUITE_P(
     JunkFile,
     ::testing::Values(Junk{"Empty", "broken@eth0.json", ""},
                       Junk{"Garbage", "broken@eth0.json", "\xff\xfe{{{"},
-                      Junk{"HalfWritten", "broken@eth0.json", R"({"bootId":"5)"},
+                      Junk{"HalfWritten", "broken@eth0.json", R"({"netns_path":"5)"},
                       Junk{"AnotherType", "broken@eth0.json", "[1, 2]"},
                       Junk{"NoFields", "broken@eth0.json", "{}"},
                       Junk{"Fifo", "broken@eth0.json", "|"},
                       Junk{"NoRecordsName", "README", "hello"},
                       Junk{"NoInterface", "x@.json", "{}"},
                       Junk{"CutName", "x~y@eth0.json", "{"},
-                      Junk{"CutNameOfAnotherType", "x~y@eth0.json", R"({"containerId":5})"},
+                      Junk{"CutNameOfAnotherType", "x~y@eth0.json", R"({"id":5})"},
                       Junk{"ADirectory", "directory", "/"},
                       Junk{"ADirectoryWithARecordsName", "directory@eth0.json", "/"}),
     kNameOf);
@@ -122,7 +122,7 @@ TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
   const Snapshot attached = TakeHostSnapshot().Of({"host "});
   json record = ReadRecord("alloc-1");
   record.erase("labels");
-  record.at("rules").erase("firewalldZone");
+  record.at("rules").erase("firewalld_zone");
   record.at("link")["mtu"] = 0;
   record.at("link").at("port")["vlans"] = nullptr;
   record["colour"] = "blue";
@@ -143,7 +143,7 @@ TEST_F(StateFiles, DoNotTrustAnInvalidCheckpoint) {
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
   for (const char* const nonsense : {"", "x", "\xff\xff", "1 2 3 4 5 6 7", "{}", "[]"}) {
-    ReplaceFile("/run/nomad-bridge/.generation", nonsense);
+    ReplaceFile("/run/nomad-bridge/.checkpoint", nonsense);
     host().Must({"nft", "flush", "ruleset"});
     MustCheck(config, add);
     EXPECT_TRUE(Unchanged(before, TakeSnapshot())) << nonsense;
@@ -154,12 +154,12 @@ TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
   const json config = Publish({Port(8080, 80)});
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
-  json checkpoint = json::parse(FindFile("/run/nomad-bridge/.generation").value());
+  json checkpoint = json::parse(FindFile("/run/nomad-bridge/.checkpoint").value());
   // One change, so one more. Of what is no element of its own, the checkpoint alone tells.
   host().Must(Words("nft flush chain inet nomad-bridge forward"));
-  checkpoint["bootId"] = "another-boot";
+  checkpoint["origin"]["boot_id"] = "another-boot";
   checkpoint["generation"] = checkpoint["generation"].get<int>() + 1;
-  ReplaceFile("/run/nomad-bridge/.generation", checkpoint.dump());
+  ReplaceFile("/run/nomad-bridge/.checkpoint", checkpoint.dump());
 
   EXPECT_EQ(Check(config, add).exit_code, 0);
 
@@ -170,10 +170,10 @@ TEST_F(StateFiles, DoNotTrustARecordOfAnotherBoot) {
   const json add = Attach(Config());
   const json record = ReadRecord("alloc-1");
   json earlier = record;
-  earlier["bootId"] = "another-boot";
+  earlier["origin"]["boot_id"] = "another-boot";
   WriteRecord("alloc-1", earlier);
   EXPECT_THAT(MustCheck(Config(), add).err, HasSubstr("has no readable record"));
-  EXPECT_EQ(ReadRecord("alloc-1")["bootId"], record["bootId"]);
+  EXPECT_EQ(ReadRecord("alloc-1")["origin"], record["origin"]);
 }
 
 TEST_F(StateFiles, LeaveADirectoryOfAnotherProgramAlone) {
@@ -190,7 +190,7 @@ TEST_F(StateFiles, LeaveARecordOfAnotherHostAlone) {
   const json config = Publish({Port(8080, 80)});
   Attach(config, As("other", AddContainer("other")));
   json record = ReadRecord("other");
-  record["hostNetns"]["inode"] = 1;
+  record["origin"]["netns"]["inode"] = 1;
   WriteRecord("other", record);
   host().Must({"nft", "flush", "ruleset"});
 

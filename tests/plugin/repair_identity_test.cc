@@ -15,7 +15,7 @@ class NamespaceIdentity : public World {
   // As if `owner`, which is gone, had been in a namespace with the path and inode of `heir`.
   void Inherit(const Node& heir) {
     json record = ReadRecord("owner");
-    record["netnsPath"] = heir.path();
+    record["netns_path"] = heir.path();
     record["netns"]["inode"] = InodeOf(heir);
     WriteRecord("owner", record);
   }
@@ -63,31 +63,6 @@ TEST_F(NamespaceIdentity, IsThatOfALiveOwnerWhoseHostVethIsThere) {
   Inherit(container());
 
   EXPECT_EQ(ErrorCode(RunPlugin("ADD", config_, As("late", AddContainer("late")))), kNoAddress);
-}
-
-// A record of an earlier release.
-TEST_F(NamespaceIdentity, WithoutACookieGoesByPathAndInode) {
-  Own();
-  json record = ReadRecord("owner");
-  record["netns"].erase("cookie");
-  WriteRecord("owner", record);
-  host().Must({"ip", "link", "delete", HostVethOf(result_)});
-
-  EXPECT_EQ(ErrorCode(RunPlugin("ADD", config_)), kNoAddress);
-  EXPECT_TRUE(HasRecord("owner"));
-}
-
-TEST_F(NamespaceIdentity, WithoutACookieIsNotThatOfAnotherInodeAtItsPath) {
-  Own();
-  json record = ReadRecord("owner");
-  record["netns"].erase("cookie");
-  record["netnsPath"] = container().path();
-  WriteRecord("owner", record);
-  host().Must({"ip", "link", "delete", HostVethOf(result_)});
-
-  MustRun("ADD", config_);
-
-  EXPECT_FALSE(HasRecord("owner"));
 }
 
 // As Linux 5.10 has it: no cookies at all.

@@ -22,7 +22,7 @@ using Guarded = std::map<std::string, std::string>;
 
 Guarded FindGuarded() {
   Guarded guarded;
-  guarded["rules"] = FindFile("/run/nomad-bridge/.generation").value_or("");
+  guarded["rules"] = FindFile("/run/nomad-bridge/.checkpoint").value_or("");
   for (const std::string& name : Entries(kLeases)) {
     if (name != "lock") {
       guarded["leases"] += Cat(name, ' ', FindFile(Cat(kLeases, '/', name)).value_or(""), '\n');

@@ -149,7 +149,7 @@ class FullPool : public World {
   // As if `id` had been added before this machine was started.
   void MoveBeforeBoot(const std::string& id) {
     json record = ReadRecord(id);
-    record["bootId"] = "00000000-0000-0000-0000-000000000000";
+    record["origin"]["boot_id"] = "00000000-0000-0000-0000-000000000000";
     WriteRecord(id, record);
     const std::string lease = Cat(kLeases, "/", AddressOf(adds_.at(id)));
     const timespec long_ago{.tv_sec = 1'000'000'000, .tv_nsec = 0};

@@ -5,7 +5,7 @@
 //          machine: the files of our state directories.
 // Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what
 //          the kernel makes for every link (link-local addresses, local, link-local and multicast
-//          routes); "lock" files, last_reserved_ip.<n> and .generation, which are memory, not
+//          routes); "lock" files, last_reserved_ip.<n> and .checkpoint, which are memory, not
 //          state.
 #pragma once
 

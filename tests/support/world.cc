@@ -328,7 +328,7 @@ void World::WriteRecord(const std::string& container_id, const json& record) {
 
 void World::ForgetAge(const std::string& container_id) {
   json record = ReadRecord(container_id);
-  record.erase("created");
+  record["created"] = 0;
   WriteRecord(container_id, record);
 }
 
