@@ -73,8 +73,8 @@ std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
     // False means that another ADD was faster: the link is there either way.
     static_cast<void>(host.net.CreateVlanLink(name, bridge, vlan));
     link = host.net.RequireLink(name);
-    Mismatches implied(Mode::kRepair);  // a new one is down
-    CheckGateway(host, *link, bridge, vlan, implied);
+    Mismatches of_new(Mode::kRepair);  // it is down, of course
+    CheckGateway(host, *link, bridge, vlan, of_new);
   });
   return link;
 }
