@@ -28,8 +28,8 @@ class Reconciler {
  public:
   Reconciler(state::Host& host, const Scope& scope, ReconcileReport& report)
       : host_(host), scope_(scope), report_(report), mismatches_(report.mismatches) {
-    // ADD and `up` say nothing of what they make.
-    if (scope.extent != Extent::kBridge && scope.extent != Extent::kNetwork) {
+    // `up` says nothing of what it makes.
+    if (scope.extent != Extent::kNetwork) {
       log_.emplace(report.mismatches);
     }
   }
@@ -150,9 +150,7 @@ class Reconciler {
   }
 
   // What is looked at once for all, after all attachments.
-  void Note(const state::Record& live) {
-    NoteGateway(live);
-  }
+  void Note(const state::Record& live) { NoteGateway(live); }
 
   void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
     const std::optional<FileLock> lock = host_.records.TryLock(id);

@@ -206,7 +206,9 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
   std::vector<AttachmentId> found;
   if (network.empty()) {
     for (const std::string& name : Entries(kStateDirectory)) {
-      Append(found, List(name));
+      if (!name.starts_with('.')) {  // else it is no network's: .lock, .counts
+        Append(found, List(name));
+      }
     }
     return found;
   }

@@ -16,7 +16,7 @@ class LostRecords : public CliWorld {
   void ExpectMadeAgainByCheck() {
     EXPECT_TRUE(Ask(outside(), {.to = kHostIp4, .port = 8080}));
     MustCheck(config_, add_);
-    for (const char* const key : {"containerId", "parts", "ipam", "rules"}) {
+    for (const char* const key : {"id", "parts", "ipam", "rules"}) {
       EXPECT_EQ(ReadRecord("alloc-1").at(key), record_.at(key)) << key;
     }
     EXPECT_THAT(RunLine("doctor -quiet run records table"), Exits(0));

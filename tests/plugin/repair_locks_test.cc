@@ -180,6 +180,7 @@ TEST_F(Locks, AreHeldByAReconcileThatComparesTheRules) {
 
 TEST_F(Locks, AreHeldByAReconcileThatRepairs) {
   fs::remove(Cat(kLeases, '/', AddressOf(result_)));
+  ChangeRuleset();
   ExpectHeldBy(Line({"reconcile"}), {"rules", "leases"});
 }
 

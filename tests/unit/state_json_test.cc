@@ -173,7 +173,7 @@ TEST(RecordJson, OriginDiffersByBootAndByNamespace) {
 TEST(CheckpointJson, IsReadAsItWasWritten) {
   state::Checkpoint checkpoint;
   checkpoint.accept_mark_bit = 0;
-  checkpoint.bridges["nomad"].index = 7;
+  checkpoint.bridges["nomad"] = 7;
   checkpoint.published_on = {std::nullopt, Ip::Parse("192.0.2.7")};
   checkpoint.policy_kinds["1c"] = {"prod", "billing", "api"};
   const std::string text = state::FormatCheckpoint(checkpoint, kHere);
