@@ -257,6 +257,9 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
   if (from != nullptr && !client) {
     throw UsageError(Format("-from '{}' is no address; allowed: IPv4 or IPv6", *from));
   }
+  if (arguments.Has("trace") && !client) {
+    throw UsageError("-trace waits for a client: name it with -from ADDRESS");
+  }
   return client;
 }
 
@@ -308,9 +311,6 @@ std::string ShowTrace(const causes::Traced& traced) {
 
 int RunInspect(const Arguments& arguments) {
   const std::optional<Ip> client = ClientOf(arguments);
-  if (arguments.Has("trace") && !client) {
-    throw UsageError("-trace waits for a client: name it with -from ADDRESS");
-  }
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
