@@ -15,13 +15,11 @@ DesiredState::DesiredState(state::Host& host,
     : host_(host),
       kept_owners_(std::move(kept_owners)),
       elements_{.may_stay = [this](const nft::Element& element) { return MayStay(element); }} {
-  for (const AttachmentId& id : host.records.List("")) {
-    if (std::optional<state::Record> record = host.records.Find(id)) {
-      const std::optional<rtnl::Link> veth =
-          listed != nullptr ? listed->Find(id, link::Recorded::kYes) : std::nullopt;
-      const bool is_alive = link::IsAlive(host, *record, veth);
-      Add(WithPolicies(*std::move(record), host.policy.Program()), is_alive);
-    }
+  for (state::Record& record : host.records.All()) {
+    const std::optional<rtnl::Link> veth =
+        listed != nullptr ? listed->Find(record.id, link::Recorded::kYes) : std::nullopt;
+    const bool is_alive = link::IsAlive(host, record, veth);
+    Add(WithPolicies(std::move(record), host.policy.Program()), is_alive);
   }
   Append(elements_.elements, ListElements(host.policy.Program()));
 }

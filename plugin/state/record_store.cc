@@ -133,7 +133,7 @@ void Records::Write(const Record& record) const {
       if (!record.IsAny(Phase::kMaking) || !CreateFile(path, text)) {
         ReplaceFile(path, text);
       }
-      return;
+      break;
     } catch (const Error&) {
       // Once more if the DEL of the network's last attachment has removed the directory meanwhile.
       const std::optional<struct stat> after = FindStatus(directory);
@@ -228,16 +228,6 @@ std::vector<Record> Records::All() const {
     }
   }
   return all;
-}
-
-std::vector<Record> Records::Live() const {
-  std::vector<Record> live;
-  for (const Record& record : All()) {
-    if (record.IsAny(Phase::kLive)) {
-      live.push_back(record.OnlyLive());
-    }
-  }
-  return live;
 }
 
 std::optional<Record> Records::FindNeighbour(const AttachmentId& id) const {

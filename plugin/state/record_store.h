@@ -63,8 +63,6 @@ class Records {
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
   // Every record that can be read.
   [[nodiscard]] std::vector<Record> All() const;
-  // The live parts of those that have some.
-  [[nodiscard]] std::vector<Record> Live() const;
   // The first other one of its network that is found, at a cost that does not grow with them.
   [[nodiscard]] std::optional<Record> FindNeighbour(const AttachmentId& id) const;
   // All of this boot and host namespace, for people: also those that cannot be read.

@@ -53,8 +53,6 @@ namespace netlink {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetnsId, device, inode, cookie)
 }
 
-namespace rtnl {}
-
 namespace ipam {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Range, subnet, first, last, gateway)
 }
