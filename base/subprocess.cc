@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstring>
@@ -173,12 +174,18 @@ ExitInfo RunSubprocess(const Subprocess& program) {
   pipes.out.writer = UniqueFd();
   pipes.err.writer = UniqueFd();
   const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  const int error = handle.get() < 0 ? errno : 0;
   ExitInfo exit;
-  exit.how = Communicate(program, handle, pipes, exit);
+  if (error == 0) {
+    exit.how = Communicate(program, handle, pipes, exit);
+  }
   // The group's number stays taken until the leader is reaped, so no foreign group is hit.
   ::kill(-child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
+  if (error != 0) {  // nothing would tell when it ends
+    throw Error(Code::kKernel, Format("cannot watch '{}'", program.path), ErrnoText(error));
+  }
   if (exit.how == End::kExit) {
     exit.how = WIFSIGNALED(status) ? End::kSignal : End::kExit;
     exit.number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
