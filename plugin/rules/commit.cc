@@ -133,7 +133,7 @@ class Transaction {
   }
 
   // The kernel refuses what names a set or a chain that is gone: the checkpoint is wrong about our
-  // tables, whoever wrote it. Throws `refusal` if that has been tried before.
+  // tables. Throws `refusal` if that has been tried before.
   void CompareEverything(const Error& refusal) {
     if (std::exchange(is_everything_compared_, true)) {
       throw Error(refusal);

@@ -13,7 +13,7 @@ struct Second : Named {
   bool is_about_the_same = false;  // the attachment of the first: then one waits for the other
 };
 
-// The bridge was deleted before: whoever makes it again plugs in all its ports.
+// The bridge was deleted before. The command that makes it again plugs in all its ports.
 constexpr const char* kRemovesAnotherOffItsBridge = "RemovesAnotherOffItsBridge";
 
 // NOLINTNEXTLINE(bugprone-exception-escape): a table of names
