@@ -53,8 +53,8 @@ struct LeaseDirectory {
 
 class Collector {
  public:
-  Collector(state::Host& host, const Collection& collection, ReconcileReport& outcome)
-      : host_(host), collection_(collection), outcome_(outcome), log_(outcome.mismatches) {
+  Collector(state::Host& host, const Collection& collection, ReconcileReport& report)
+      : host_(host), collection_(collection), report_(report), log_(report.mismatches) {
     if (!collection.data_dir.empty()) {
       directories_.insert({collection.data_dir, collection.network});
       return;
@@ -77,16 +77,16 @@ class Collector {
     }
     const std::vector<AttachmentId> all = host_.records.List(collection_.network);
     for (std::size_t done = 0; done < all.size(); ++done) {
-      outcome_.Try(Mismatch::Area::kLeftOver,
-                   Format("container '{}'", all[done].container_id),
-                   [&] { LookAtRecord(all[done]); });
+      report_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", all[done].container_id), [&] {
+        LookAtRecord(all[done]);
+      });
       progress(done + 1, all.size());
     }
     // After the records: the leases that are left then have no record to be found by.
     if (collection_.leases) {
       LookAtLeases();
     }
-    outcome_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtStrayLinks(); });
+    report_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtStrayLinks(); });
   }
 
  private:
@@ -99,7 +99,7 @@ class Collector {
   }
 
   void LookAtRecord(const AttachmentId& id) {
-    ++outcome_.attachments;
+    ++report_.attachments;
     const std::optional<state::Record> record = host_.records.FindOwn(id);
     if (record) {
       Note(id, record->ipam.data_dir);
@@ -112,7 +112,7 @@ class Collector {
     }
     const std::optional<FileLock> lock = LockOf(id);
     if (!lock) {
-      outcome_.busy.push_back(id);
+      report_.busy.push_back(id);
       return;
     }
     // Read again, as nobody changes it any more.
@@ -127,7 +127,7 @@ class Collector {
   // A void record of an attachment with a link stays: CHECK makes it anew.
   void TakeBackVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
-      outcome_.mismatches.Add(
+      report_.mismatches.Add(
           {Mismatch::Area::kLeftOver,
            id.container_id,
            Format(
@@ -140,7 +140,7 @@ class Collector {
 
   void LookAtLeases() {
     for (const LeaseDirectory& directory : directories_) {
-      outcome_.Try(Mismatch::Area::kLeftOver, Cat("leases in '", directory, '\''), [&] {
+      report_.Try(Mismatch::Area::kLeftOver, Cat("leases in '", directory, '\''), [&] {
         LookAtLeasesIn(directory);
       });
     }
@@ -166,7 +166,7 @@ class Collector {
       if (recorded_.contains(id) || IsValid(id)) {
         continue;
       }
-      outcome_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
+      report_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
         const std::optional<FileLock> lock = LockOf(id);
         if (lock && !owners.Contains(lease.owner)) {
           LookAtLease(lease, directory, id);
@@ -182,8 +182,8 @@ class Collector {
     }
     const std::string text =
         Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
-    outcome_.Try(Mismatch::Area::kLeftOver, text, [&] {
-      outcome_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
+    report_.Try(Mismatch::Area::kLeftOver, text, [&] {
+      report_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
         if (auto store = StoreIn(directory)) {
           store->RemoveGarbage(address);
         }
@@ -209,7 +209,7 @@ class Collector {
       const std::optional<state::ParsedAlias> alias =
           link ? state::ParseAlias(link->alias) : std::nullopt;
       if (alias && alias->id.network == collection_.network) {
-        outcome_.mismatches.Add(
+        report_.mismatches.Add(
             {Mismatch::Area::kLeftOver, link->name, Format("{} has no record", link->name)},
             [&] { link::EnsureStrayLinkGone(host_, *link); });
       }
@@ -237,7 +237,7 @@ class Collector {
 
   template <typename Removal>
   void TakeBack(const AttachmentId& id, std::string text, Removal remove) {
-    outcome_.mismatches.Add({Mismatch::Area::kLeftOver, id.container_id, std::move(text)}, [&] {
+    report_.mismatches.Add({Mismatch::Area::kLeftOver, id.container_id, std::move(text)}, [&] {
       if (const std::vector<std::string> failures = remove(); !failures.empty()) {
         throw Error(Code::kIncomplete, cni::ErrorList::Join(failures));
       }
@@ -255,7 +255,7 @@ class Collector {
   }
 
   // A lease without a record, whose owner's lock is held. A runtime that lists the valid ones is
-  // believed. Else whoever may live keeps its lease: who has the address, or a link or rules.
+  // believed. Else an owner that may live keeps its lease: one with the address, a link or rules.
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
@@ -282,7 +282,7 @@ class Collector {
         return std::vector<std::string>();
       });
     } else if (is_for_operator && id.ifname.empty()) {
-      outcome_.mismatches.AddUnrepairable(
+      report_.mismatches.AddUnrepairable(
           {.area = Mismatch::Area::kLeftOver,
            .text = Format("the lease of {} in '{}' is of container '{}' and names no interface: "
                           "whether it runs cannot be told",
@@ -296,7 +296,7 @@ class Collector {
 
   state::Host& host_;
   const Collection& collection_;
-  ReconcileReport& outcome_;
+  ReconcileReport& report_;
   state::RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
@@ -310,9 +310,9 @@ ReconcileReport Collect(state::Host& host,
                         const Collection& collection,
                         Mode mode,
                         const Progress& progress) {
-  ReconcileReport outcome(mode);
-  Collector(host, collection, outcome).Run(progress);
-  return outcome;
+  ReconcileReport report(mode);
+  Collector(host, collection, report).Run(progress);
+  return report;
 }
 
 bool IsRecordAlone(state::Host& host, const AttachmentId& id) {
