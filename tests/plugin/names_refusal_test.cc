@@ -70,9 +70,11 @@ TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
 
   const Snapshot nothing = TakeSnapshot();
   int refused = 0;
-  const bool is_frequent = std::get<1>(GetParam()).is_frequent;
-  for (int nth = is_frequent ? FirstPoint() : 1; !HasFailure();
-       nth += is_frequent ? PointStep() : 1) {
+  // The others make few requests: with a step of 7, `firewall` might be refused none.
+  const bool is_sampled =
+      std::get<1>(GetParam()).is_frequent && std::get<0>(GetParam()).name == std::string("Bridge");
+  for (int nth = is_sampled ? FirstPoint() : 1; !HasFailure();
+       nth += is_sampled ? PointStep() : 1) {
     SCOPED_TRACE(Cat("call ", nth));
     if (!ExpectNothingIsLeft(nth, nothing)) {
       break;
