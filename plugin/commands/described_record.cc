@@ -156,7 +156,7 @@ bool HasElements(state::Host& host, const state::Record& record) {
 }
 
 state::Record Rebuilt(Session& session, const state::Record& intent, Mismatches& mismatches) {
-  const state::Record record = intent.Finished();
+  state::Record record = intent.Finished();
   mismatches.Add(state::LostRecord(record.id), [&] { session.host.records.Write(record); });
   return record;
 }
