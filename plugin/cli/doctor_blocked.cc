@@ -105,17 +105,13 @@ void ProbePorts(Examination& node) {
       const causes::Diagnosis diagnosis = causes::Diagnose(facts, *connection);
       if (diagnosis.way.IsWhole() || diagnosis.is_refused) {
         ++answered;
-        continue;
+      } else if (const Cause& cause = diagnosis.causes.front(); !cause.is_meant) {
+        node.Fail(Format("{} of allocation '{}': {}",
+                         portmap::DescribeHostPort(port),
+                         attachment->Allocation(),
+                         cause.text),
+                  cause.fix);
       }
-      const Cause& cause = diagnosis.causes.front();
-      if (cause.is_meant) {
-        continue;
-      }
-      node.Fail(Format("{} of allocation '{}': {}",
-                       portmap::DescribeHostPort(port),
-                       attachment->Allocation(),
-                       cause.text),
-                cause.fix);
     }
   }
   node.Ok(Cat(Counted(answered, "published port"), " reached"));
