@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <linux/membarrier.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,31 +28,51 @@ bool CloseAllBut(std::span<const int> kept) {
   return ::syscall(SYS_close_range, from, ~0U, 0U) == 0;
 }
 
+int Membarrier(int command) {
+  return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0));
+}
+
+// Forks a child that closes all but `kept`, and then does `work`, which says whether it succeeded.
+template <typename Work>
+std::optional<pid_t> StartChild(std::vector<int> kept, Work work) {
+  std::ranges::sort(kept);
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    // Those of before: we have no other children between two calls.
+  }
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::_exit(CloseAllBut(kept) && work() ? EXIT_SUCCESS : EXIT_FAILURE);
+  }
+  return pid < 0 ? std::nullopt : std::optional(pid);
+}
+
 }  // namespace
+
+std::optional<pid_t> CloseAfterGracePeriod(std::span<const int> kept) {
+  const int known = Membarrier(MEMBARRIER_CMD_QUERY);
+  if (known < 0 || (known & MEMBARRIER_CMD_GLOBAL) == 0) {
+    return std::nullopt;
+  }
+  return StartChild({kept.begin(), kept.end()},
+                    [] { return Membarrier(MEMBARRIER_CMD_GLOBAL) == 0; });
+}
 
 std::optional<BackgroundRequest> BackgroundRequest::Start(std::span<const char> bytes,
                                                           int socket,
                                                           std::span<const int> kept) {
   std::vector<int> open(kept.begin(), kept.end());
   open.push_back(socket);
-  std::ranges::sort(open);
-  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    // Those of before: we have no other children between two calls.
-  }
-  const pid_t pid = ::fork();
-  if (pid < 0) {
+  const std::optional<pid_t> pid = StartChild(
+      std::move(open), [&] { return ::send(socket, bytes.data(), bytes.size(), 0) >= 0; });
+  if (!pid) {
     return std::nullopt;
   }
-  if (pid == 0) {
-    const bool is_sent = CloseAllBut(open) && ::send(socket, bytes.data(), bytes.size(), 0) >= 0;
-    ::_exit(is_sent ? EXIT_SUCCESS : EXIT_FAILURE);
-  }
-  UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
   if (!handle) {
-    ::waitpid(pid, nullptr, 0);
+    ::waitpid(*pid, nullptr, 0);
     return std::nullopt;
   }
-  return BackgroundRequest(pid, std::move(handle));
+  return BackgroundRequest(*pid, std::move(handle));
 }
 
 bool BackgroundRequest::HasEnded() {

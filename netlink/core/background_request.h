@@ -1,14 +1,14 @@
-// A request that a child process sends and waits for, while we go on: for what the kernel has done
-// long before it lets go of the process that asked.
+// Children that wait for the kernel, while we go on: for what it has done long before it lets go of
+// the process that asked.
 //
-// Child    Closes every descriptor but the sockets it needs before it sends: no stream whose end
+// Child    Closes every descriptor but the sockets it needs before all else: no stream whose end
 //          somebody waits for, no lock. It writes no memory that is ours, and outlives us.
 // Replies  There are none on success; a refusal goes to the socket, under a number that no other
 //          request has. So the caller looks at what the request was to change, and if the child
 //          has ended without that, sends the request again itself.
 // Errors   none: no process can be made (RLIMIT_NPROC, pids.max, seccomp) is nullopt.
 // Assumes  one thread
-// Source   fork(2), pidfd_open(2) (Linux 5.3), close_range(2) (5.9)
+// Source   fork(2), pidfd_open(2) (Linux 5.3), close_range(2) (5.9), membarrier(2)
 #pragma once
 
 #include <optional>
@@ -20,6 +20,13 @@
 
 namespace nomad_bridge::netlink {
 
+// A child closes `kept` after a grace period of RCU. Returns its pid.
+// For sockets by which something was removed from nf_tables: whoever closes the last of one waits
+// until the kernel has freed that, and holds up everybody's changes meanwhile. After a grace period
+// it is free, and closing costs nothing. nullopt: we wait ourselves (nohz_full has no such call).
+[[nodiscard]] std::optional<pid_t> CloseAfterGracePeriod(std::span<const int> kept);
+
+// A request that a child sends and waits for.
 class BackgroundRequest {
  public:
   // `bytes`: a whole request, sent by `socket`. `kept`: what the child has open until the kernel

@@ -14,6 +14,7 @@
 #include "plugin/commands/session.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
+#include "plugin/state/children.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
@@ -108,6 +109,7 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
     del.failures.Try("the reference plugins' rules",
                      [&] { RemoveReferenceRules(del.host, request, type.parts, del.record); });
   }
+  state::LeaveRemovedToChild(del.host);
   del.failures.ThrowIfAny(Format("container '{}' still has rules of {} in network '{}'",
                                  request.id.container_id,
                                  type.name,

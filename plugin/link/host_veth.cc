@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/link/deletion.h"
+#include "plugin/state/children.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
@@ -54,6 +54,17 @@ std::string ChangedSettings(rtnl::Socket& net,
   note(port.vlans && !net.HasPortVlans(veth, *port.vlans), "VLANs");
   note(port.locked ? !net.IsPortLocked(veth, record.ContainerMac()) : veth.locked, "MAC check");
   return Joined(changed, ", ");
+}
+
+// A link is out of sight long before the kernel has done with it: that is a grace period of RCU,
+// nine tenths of a DEL. A child waits for it. So it does for what was removed from nf_tables: it is
+// the last to close those sockets.
+void DeletePair(state::Host& host, const rtnl::Link& host_end) {
+  if (!state::MayStartChild()) {
+    host.net.EnsureLinkGone(host_end.name);
+  } else if (const auto child = host.net.EnsureLinkGone(host_end, host.NetfilterSockets())) {
+    state::NoteChild(*child);
+  }
 }
 
 }  // namespace

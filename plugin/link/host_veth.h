@@ -63,7 +63,7 @@ void RefuseForeignInterface(state::Host& host,
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id);
 
 // Deletes the pair from its host end, so the container's namespace may be gone. Absent is success.
-// See deletion.h.
+// A child may wait for the kernel (plugin/state/children.h).
 void EnsureLinkGone(state::Host& host, const state::Record& record);
 void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
 // Of whatever attachment: a link with an alias of ours.

@@ -9,11 +9,12 @@
 
 #include "tests/plugin/repair_sweep.h"
 #include "tests/support/refusal.h"
+#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kDeleter = "/run/nomad-bridge/.deleter";
+constexpr const char* kChildren = "/run/nomad-bridge/.children";
 
 class DelChild : public SweepWorld {
  protected:
@@ -168,28 +169,89 @@ TEST_F(DelChild, IsNoReasonToReportALinkThatStaysAsDeleted) {
   }
 }
 
-// ---- a process 1 that does not reap: this one, for what is started below it
+// ---- under the five names: a child of each that removes rules, which waits until they are freed
 
-TEST_F(DelChild, IsNotStartedAgainWhileTheLastOneIsAZombie) {
-  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-  EnsureFileGone(kDeleter);
-  const auto deleter = [] { return std::atoi(FindFile(kDeleter).value_or("0").c_str()); };
-  Attach(config_);
-  Detach(config_);
-  const int first = deleter();
-  ASSERT_TRUE(Soon([&] { return StatusOf(first, "State:") == "Z"; }));
-  for (int i = 0; i < 3; ++i) {
-    Attach(config_);
-    Detach(config_);
-    EXPECT_EQ(deleter(), first) << "another child";
-    ExpectNothingSince(before_);
+class NamedDelChild : public DelChild, public ::testing::WithParamInterface<const char*> {
+ protected:
+  // DEL of the list, up to the plugin whose child is looked at.
+  Command AttachForDelOf(const std::string& name) {
+    const Attached attached = MustAdd(network_,
+                                      {.container_id = "alloc-1",
+                                       .netns = container().path(),
+                                       .port_mappings = {Port(8080, 80)}});
+    const json& plugins = network_.list["plugins"];
+    std::size_t index = plugins.size();
+    while (plugins[--index]["type"] != name) {
+      MustRunEntry("DEL", network_, index, attached, attached.result);
+    }
+    attached_ = attached;
+    return EntryCommand("DEL", network_, index, attached, attached.result);
   }
-  ASSERT_EQ(::waitpid(first, nullptr, 0), first);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+
+  const Network network_ = ByOurs(Conflist("nomad_builtin_bridge"));
+  Attached attached_;
+};
+
+TEST_P(NamedDelChild, HasOnlySocketsAndIsWaitedForByNobody) {
+  const int calls = RunChildKilledAt(AttachForDelOf(GetParam()), 0).calls;
+  ASSERT_GT(calls, 0) << "no child";
+  MustDelFrom(network_, attached_);
+
+  const Killing del = RunChildObserved(AttachForDelOf(GetParam()), [&](pid_t child, int nth) {
+    if (nth == calls) {
+      EXPECT_TRUE(Soon([&] { return StatusOf(child, "PPid:") == "1"; })) << "DEL has not ended";
+      EXPECT_THAT(OpenFiles(child), AllOf(Not(IsEmpty()), Each(StartsWith("socket:"))));
+      MustDelFrom(network_, attached_);
+      static_cast<void>(MustAdd(network_, attached_));
+    }
+  });
+
+  EXPECT_EQ(del.outcome.exit_code, 0) << del.outcome;
+  MustDelFrom(network_, attached_);
+  EXPECT_TRUE(Unchanged(before_, TakeBriefSnapshot()));
+}
+
+TEST_P(NamedDelChild, MayBeKilledAtAnyCall) {
+  bool is_killed = true;
+  for (int nth = 1; is_killed && !HasFailure(); ++nth) {
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    const Killing del = RunChildKilledAt(AttachForDelOf(GetParam()), nth);
+    is_killed = del.killed;
+    EXPECT_EQ(del.outcome.exit_code, 0) << del.outcome;
+    MustDelFrom(network_, attached_);
+    EXPECT_TRUE(Unchanged(before_, TakeBriefSnapshot()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, NamedDelChild, ::testing::Values("portmap", "firewall"), kNameOfText);
+
+// ---- a process 1 that reaps late
+
+TEST_F(DelChild, IsNotStartedWhileManyAreZombies) {
+  std::vector<pid_t> zombies;
+  std::string text;
+  for (int i = 0; i < 64; ++i) {
+    zombies.push_back(::fork());
+    if (zombies.back() == 0) {
+      ::_exit(0);
+    }
+    text += Cat(zombies.back(), '\n');
+  }
+  for (const pid_t zombie : zombies) {
+    ASSERT_TRUE(Soon([&] { return StatusOf(zombie, "State:") == "Z"; }));
+  }
+  Attach(config_);
+  std::ofstream(kChildren) << text;
+  Detach(config_);
+  EXPECT_EQ(FindFile(kChildren), text) << "another child";
+  ExpectNothingSince(before_);
+  for (const pid_t zombie : zombies) {
+    ASSERT_EQ(::waitpid(zombie, nullptr, 0), zombie);
+  }
 
   Attach(config_);
   Detach(config_);
-  EXPECT_NE(deleter(), first);
+  EXPECT_THAT(Lines(FindFile(kChildren).value()), SizeIs(1)) << "those that are gone still count";
 }
 
 }  // namespace

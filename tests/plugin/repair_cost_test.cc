@@ -34,7 +34,7 @@ class Cost : public CliWorld {
     const Command command = PluginCommand(verb, config.dump(), variables);
     // With a child it depends on time how often a DEL looks whether the link is gone, and whether
     // the child of the DEL before has ended.
-    EnsureFileGone("/run/nomad-bridge/.deleter");
+    EnsureFileGone("/run/nomad-bridge/.children");
     std::vector<std::string> options = {"-e", "trace=%network,%file,%desc,clone"};
     if (verb != "GC") {  // it starts other programs
       options.insert(options.end(), {"-e", "inject=clone:error=EAGAIN"});

@@ -64,7 +64,7 @@ json Still(json object) {
 bool IsMemory(const fs::path& path) {
   const std::string file_name = path.filename();
   return path.parent_path().filename() == ".counts" || file_name.ends_with("lock") ||
-         file_name.starts_with("last_reserved_ip.") || file_name == ".deleter" ||
+         file_name.starts_with("last_reserved_ip.") || file_name == ".children" ||
          file_name.starts_with(".checkpoint");
 }
 
