@@ -207,7 +207,7 @@ void Publish(const std::string& path, const std::string& text) {
 }
 
 int RunMetrics(const Arguments& arguments) {
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
   const std::string text = Cat(
