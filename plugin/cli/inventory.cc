@@ -191,6 +191,17 @@ void AddNetworks(Inventory& inventory) {
   }
 }
 
+// Before who reads all records says that it ignores them: each is logged once.
+void RemarkOnUnreadable(state::Host& host, const Inventory& inventory) {
+  for (const Attachment& attachment : inventory.attachments) {
+    if (attachment.state == State::kUnreadable) {
+      host.records.Log(
+          attachment.id,
+          Format("cannot read the record '{}': {}", attachment.path, attachment.problem));
+    }
+  }
+}
+
 auto Order(const Attachment& attachment) {
   return std::tie(attachment.Label(cni::kNamespace),
                   attachment.Label(cni::kJob),
@@ -220,12 +231,8 @@ std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {
   return bridge != inventory.links.end() ? bridge->name : "";
 }
 
-void RemarkOn(const Inventory& inventory) {
-  for (const Attachment& attachment : inventory.attachments) {
-    if (attachment.state == State::kUnreadable) {
-      LogLine("cannot read the record '{}': {}", attachment.path, attachment.problem);
-    }
-  }
+void RemarkOn(state::Host& host, const Inventory& inventory) {
+  RemarkOnUnreadable(host, inventory);
   if (!inventory.is_complete) {
     LogLine("{}", "without root addresses, ports and states cannot be told");
   }
@@ -241,6 +248,7 @@ void CompareRules(state::Host& host, Inventory& inventory) {
   if (all.empty()) {
     return;
   }
+  RemarkOnUnreadable(host, inventory);
   std::optional<State> of_all;
   std::set<std::string> owners;
   try {

@@ -119,6 +119,6 @@ constexpr const char* kLostRecordAdvice =
     "CHECK makes it again (Nomad's when its agent is restarted), or a new allocation";
 
 // On stderr: which records cannot be read, and what is missing without root.
-void RemarkOn(const Inventory& inventory);
+void RemarkOn(state::Host& host, const Inventory& inventory);
 
 }  // namespace nomad_bridge::cli

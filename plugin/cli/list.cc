@@ -178,7 +178,7 @@ int RunList(const Arguments& arguments) {
     return kYes;
   }
   const Inventory inventory = TakeSelected(host, filters, arguments);
-  RemarkOn(inventory);
+  RemarkOn(host, inventory);
   if (!inventory.is_complete && AsksForUntold(filters)) {
     return kUnknown;
   }

@@ -118,7 +118,7 @@ TEST_F(Doctor, NamesNfTablesOnceAndEachCheckThatIsNotTriedWithoutIt) {
       "-     firewalld.zone        not tried, see kernel.nf_tables\n"
       "-     ports.orphan          not tried, see kernel.nf_tables\n";
   for (const auto& [command, cause] :
-       {std::pair{WithoutNfTables(doctor), "seccomp filter"},
+       {std::pair{WithoutNfTables(doctor), "cannot open a socket for nf_tables"},
         std::pair{WithoutNetAdmin(doctor), "CAP_NET_ADMIN is missing"}}) {
     const Outcome outcome = Execute(command);
     EXPECT_THAT(outcome,

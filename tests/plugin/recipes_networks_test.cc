@@ -192,8 +192,9 @@ TEST_F(SeveralNetworks, ATraceOutlivesARepair) {
   const std::string veth = HostVethOf(web.result);
 
   host().Shell(std::regex_replace(recipe[1].str(), std::regex("veth[X]+"), veth));
-  Execute(Command{.argv = {BinaryUnderTest(), "reconcile"},
-                  .variables = {{"CNI_COMMAND", std::nullopt}}});
+  EXPECT_THAT(Execute(Command{.argv = {BinaryUnderTest(), "reconcile"},
+                              .variables = {{"CNI_COMMAND", std::nullopt}}}),
+              Exits(0));
 
   host().Shell(Cat("timeout 20 ", recipe[2].str(), " > /run/trace 2>&1 &"));
   EXPECT_TRUE(Soon([&] {
