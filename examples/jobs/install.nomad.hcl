@@ -32,6 +32,7 @@ EOT
 mkdir -p /opt/cni/bin /opt/cni/config
 install -m 755 local/nomad-bridge /opt/cni/bin/.nomad-bridge.new
 mv /opt/cni/bin/.nomad-bridge.new /opt/cni/bin/nomad-bridge
+ln -sf /opt/cni/bin/nomad-bridge /usr/sbin/nomad-bridge
 install -m 644 local/nomad.conflist /opt/cni/config/nomad.conflist
 /opt/cni/bin/nomad-bridge
 EOT

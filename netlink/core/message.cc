@@ -10,6 +10,7 @@
 #include <netlink/attr.h>
 
 #include "base/text.h"
+#include "netlink/core/request_socket.h"
 
 namespace nomad_bridge::netlink {
 namespace {
@@ -137,7 +138,10 @@ void Reply::ReadOutcome(const nlmsghdr& message) {
 }
 
 Error NetlinkError(std::string what, const Reply& reply) {
-  return {Code::kKernel, std::move(what), reply.Details()};
+  const bool is_forbidden = (reply.error == EPERM || reply.error == EACCES) && reply.words.empty();
+  return {Code::kKernel,
+          std::move(what),
+          is_forbidden ? Cat(reply.Details(), ": ", kLacksNetAdmin) : reply.Details()};
 }
 
 }  // namespace nomad_bridge::netlink

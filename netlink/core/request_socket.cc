@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "base/text.h"
 #include "netlink/core/message.h"
 
 namespace nomad_bridge::netlink {
@@ -60,7 +61,14 @@ RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
       ::setsockopt(
           mnl_socket_get_fd(socket.get()), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) !=
           0) {
-    throw ErrnoError(Code::kKernel, "cannot open a netlink socket");
+    if (protocol != NETLINK_NETFILTER) {
+      throw ErrnoError(Code::kKernel, "cannot open a netlink socket");
+    }
+    throw Error(
+        Code::kKernel,
+        "cannot open a socket for nf_tables",
+        Cat(ErrnoText(errno),
+            ": the kernel has no module nfnetlink, or a seccomp filter forbids its socket"));
   }
   for (const int option : {NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK}) {
     if (option == NETLINK_GET_STRICT_CHK && protocol != NETLINK_ROUTE) {
@@ -74,8 +82,15 @@ RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
   return RequestSocket(std::move(socket));
 }
 
+mnl_socket* RequestSocket::Opened() const {
+  if (why_closed_) {
+    throw Error(*why_closed_);
+  }
+  return socket_.get();
+}
+
 int RequestSocket::fd() const {
-  return mnl_socket_get_fd(socket_.get());
+  return mnl_socket_get_fd(Opened());
 }
 
 std::uint32_t RequestSocket::ReserveSequence(std::uint32_t count) {
@@ -87,13 +102,14 @@ std::uint32_t RequestSocket::ReserveSequence(std::uint32_t count) {
 void RequestSocket::Exchange(std::span<const char> messages,
                              const std::string& what,
                              const std::function<bool(nlmsghdr&)>& is_last) {
+  mnl_socket* const socket = Opened();
   const Deadline deadline = FromNow(kTimeout);
-  if (mnl_socket_sendto(socket_.get(), messages.data(), messages.size()) < 0) {
+  if (mnl_socket_sendto(socket, messages.data(), messages.size()) < 0) {
     throw ErrnoError(Code::kKernel, what);
   }
   alignas(nlmsghdr) std::array<char, kReceiveBytes> buffer;
   for (bool finished = false;;) {
-    const ssize_t got = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
+    const ssize_t got = mnl_socket_recvfrom(socket, buffer.data(), buffer.size());
     if (got < 0 && errno != EINTR) {
       throw errno == EAGAIN ? TimedOut(what) : ErrnoError(Code::kKernel, what);
     }

@@ -20,8 +20,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "netlink/core/background_request.h"
 #include "netlink/core/netns.h"
 
@@ -30,6 +32,9 @@ struct nlmsghdr;
 
 namespace nomad_bridge::netlink {
 
+// How the errors end of what the kernel refuses without a word, with EPERM or EACCES.
+constexpr std::string_view kLacksNetAdmin = "CAP_NET_ADMIN is missing";
+
 class Message;
 struct Reply;
 
@@ -37,6 +42,8 @@ class RequestSocket {
  public:
   // In `ns`, for NETLINK_ROUTE, NETLINK_NETFILTER or NETLINK_SOCK_DIAG.
   [[nodiscard]] static RequestSocket In(const Netns& ns, int protocol);
+  // One that is not open: each use throws `why`.
+  explicit RequestSocket(Error why) : why_closed_(std::move(why)) {}
 
   // One message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages for
   // NLM_F_DUMP; or the kernel's refusal.
@@ -63,6 +70,7 @@ class RequestSocket {
                 const std::string& what,
                 const std::function<bool(nlmsghdr&)>& is_last);
 
+  [[nodiscard]] bool is_open() const { return !why_closed_; }
   [[nodiscard]] int fd() const;
 
  private:
@@ -73,7 +81,10 @@ class RequestSocket {
 
   explicit RequestSocket(Owned socket) : socket_(std::move(socket)) {}
 
+  [[nodiscard]] mnl_socket* Opened() const;
+
   Owned socket_;
+  std::optional<Error> why_closed_;
   std::uint32_t sequence_ = 0;
 };
 

@@ -71,6 +71,16 @@ Socket Socket::In(const netlink::Netns& ns) {
   return Socket(std::move(socket));
 }
 
+Socket Socket::TryIn(const netlink::Netns& ns) {
+  try {
+    Socket socket = In(ns);
+    static_cast<void>(socket.Generation());
+    return socket;
+  } catch (const Error& error) {
+    return Socket(netlink::RequestSocket(error));
+  }
+}
+
 std::uint32_t Socket::Generation() {
   const std::string what = "cannot read the generation of the nf_tables ruleset";
   const netlink::Reply reply =

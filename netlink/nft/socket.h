@@ -81,7 +81,11 @@ struct CommitReply {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
+  // Where the rules cannot even be read (no nf_tables, no CAP_NET_ADMIN) nothing is thrown here:
+  // each use throws that one error.
+  [[nodiscard]] static Socket TryIn(const netlink::Netns& ns);
 
+  [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   [[nodiscard]] int fd() const { return socket_.fd(); }
 
   [[nodiscard]] std::uint32_t Generation();

@@ -105,8 +105,10 @@ class Reconciler {
         rules::CheckLocalhost(host_, record, mismatches_);
       });
     }
-    // Last: their tools take their time.
-    CheckOtherFirewalls();
+    // Last: their tools take their time. That nothing can be read of the rules is in the report.
+    if (host_.nft.is_open()) {
+      CheckOtherFirewalls();
+    }
   }
 
   // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is

@@ -64,6 +64,20 @@ class Networks {
   std::vector<Known> all_;
 };
 
+// Throws for the name of a plugin that is nearly one of `ours`, unless there is such a plugin: an
+// ADD would find none.
+void RefuseTypo(const std::string& type, const std::vector<std::string_view>& ours) {
+  const std::string suggestion = Suggestion(type, ours);
+  const std::vector<std::string> directories = PluginDirectories();
+  if (!suggestion.empty() && std::ranges::none_of(directories, [&](const std::string& directory) {
+        return FindStatus(Cat(directory, '/', type)).has_value();
+      })) {
+    throw Error(
+        Code::kInvalidConfig,
+        Format("there is no plugin '{}' in {}{}", type, Joined(directories, ":"), suggestion));
+  }
+}
+
 // What an ADD takes, and its author may not have meant.
 void Remark(const std::string& path,
             const cni::PluginConfig& plugin,
@@ -77,10 +91,8 @@ void Remark(const std::string& path,
   const std::string& ipam = config.ipam.type;
   if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && !ipam.empty() &&
       ipam != cni::kHostLocal) {
-    LogLine("{}: the IPAM plugin '{}' is not ours, not checked{}",
-            path,
-            ipam,
-            Suggestion(ipam, {cni::kHostLocal}));
+    RefuseTypo(ipam, {cni::kHostLocal});
+    LogLine("{}: the IPAM plugin '{}' is not ours, not checked", path, ipam);
   }
 }
 
@@ -134,6 +146,7 @@ std::string CheckFile(const std::string& path, Networks& networks) {
   if (!FindStatus(path)) {
     throw Error(Code::kIo, "there is no such file");
   }
+  const std::vector<std::string> names = cni::PluginTypeNames();
   std::vector<cni::PluginConfig> ours;
   std::vector<std::string> others;
   std::string network;
@@ -145,13 +158,18 @@ std::string CheckFile(const std::string& path, Networks& networks) {
       Remark(path, plugin, *config);
       ours.push_back(std::move(plugin));
     } else {
-      const std::vector<std::string> names = cni::PluginTypeNames();
-      others.push_back(
-          Cat(Quoted(plugin.type), Suggestion(plugin.type, {names.begin(), names.end()})));
+      RefuseTypo(plugin.type, {names.begin(), names.end()});
+      others.push_back(Quoted(plugin.type));
     }
   }
   CheckTogether(path, ours);
   RemarkOnList(path, cni::JsonView(*file.document, ""));
+  if (ours.empty()) {
+    return Format("{}: no plugin of ours in network '{}', not checked: {}\n",
+                  path,
+                  network,
+                  Joined(others, ", "));
+  }
   return Format("{}: ok, network '{}'{}{}\n",
                 path,
                 network,
@@ -187,7 +205,8 @@ const Command kConfigCheck = {
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
 what is allowed; of several FILEs also two with the same network, or with subnets that overlap.
 Unknown keys, and ports that are not asked for, are remarks. Plugins of other names in a list are
-named, not checked. Exit 1: invalid; 2: a file cannot be read.
+named, not checked; a name that is nearly ours is refused, unless there is such a plugin.
+Exit 1: invalid; 2: a file cannot be read.
 )",
     .run = RunConfigCheck};
 

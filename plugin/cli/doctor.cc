@@ -40,6 +40,13 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
     if (is_quiet && result.verdict == Verdict::kOk) {
       continue;
     }
+    if (!result.said_by.empty()) {
+      text += result.said_by == result.check ? ""
+                                             : Format("-     {}not tried, see {}\n",
+                                                      Padded(result.check, kIdWidth),
+                                                      result.said_by);
+      continue;
+    }
     const auto index = static_cast<std::size_t>(result.verdict);
     text += Format("{}  {}{}\n",
                    Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
@@ -67,7 +74,7 @@ Json ResultJson(const CheckResult& result) {
 
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
   const Cost most = arguments.Has("probe") || is_named ? Cost::kProbes : Cost::kDear;
   const std::vector<CheckResult> all =
@@ -79,9 +86,10 @@ int RunDoctor(const Arguments& arguments) {
         {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, ResultJson)}});
   } else {
     std::vector<CheckResult> shown;
-    std::ranges::remove_copy_if(all, std::back_inserter(shown), &CheckResult::is_said);
+    std::ranges::copy_if(
+        all, std::back_inserter(shown), &std::string_view::empty, &CheckResult::said_by);
     Print(Format("{}{}, {}, {} ok\n",
-                 TextOf(shown, arguments.Has("quiet")),
+                 TextOf(all, arguments.Has("quiet")),
                  Counted(Count(shown, Verdict::kFail), "failure"),
                  Counted(Count(shown, Verdict::kWarn), "warning"),
                  Count(shown, Verdict::kOk)));
@@ -118,6 +126,11 @@ struct FoundLines {
     }
   }
 };
+
+// What many things fail for is one cause, whatever the thing.
+std::string CauseOf(std::string_view error) {
+  return std::string(error.ends_with(netlink::kLacksNetAdmin) ? netlink::kLacksNetAdmin : error);
+}
 
 // None of a file that cannot be read, which check `config` says.
 std::vector<std::string> IgnoredChecks() {
@@ -159,7 +172,7 @@ void Examination::Run(const Check& check) {
   } catch (const std::exception& error) {
     results.resize(before);
     Warn(Format("it cannot be told: {}", error.what()), Fix());
-    results.back().cause = error.what();
+    results.back().cause = CauseOf(error.what());
   }
   if (results.size() == before) {
     Ok("");
@@ -201,16 +214,16 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   for (const attachment::ReconcileReport::Failure& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
       Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));
-      results.back().cause = failure.cause;
+      results.back().cause = CauseOf(failure.cause);
     }
   }
 }
 
 void Examination::NoteWhatIsSaid() {
-  for (auto result = results.begin(); result != results.end(); ++result) {
-    const std::string& cause = result->cause;
+  for (CheckResult& result : results) {
+    const std::string& cause = result.cause;
     const auto says_it = [&](const CheckResult& other) {
-      if (other.verdict < result->verdict) {
+      if (other.verdict < result.verdict) {
         return false;
       }
       if (other.cause.empty()) {  // it has found the cause itself
@@ -218,9 +231,10 @@ void Examination::NoteWhatIsSaid() {
         return other.what.find(cause) != cause.npos ||
                (!fix.empty() && cause.ends_with(Cat(kMoveItAway, fix)));
       }
-      return other.cause == cause && (other.verdict > result->verdict || &other < &*result);
+      return other.cause == cause && (other.verdict > result.verdict || &other < &result);
     };
-    result->is_said = !cause.empty() && std::ranges::any_of(results, says_it);
+    const auto sayer = cause.empty() ? results.end() : std::ranges::find_if(results, says_it);
+    result.said_by = sayer != results.end() ? sayer->check : "";
   }
 }
 

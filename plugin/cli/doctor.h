@@ -33,7 +33,8 @@ struct CheckResult {
   Fix fix;                            // empty if it is well
   std::vector<std::string> all = {};  // where `what` is the first of several
   std::string cause = {};  // the error that kept it from looking; empty if it found something
-  bool is_said = false;    // another result has that cause: people are shown that one alone
+  // The check whose result has that cause, too: people are shown the cause there alone.
+  std::string_view said_by = {};
 };
 
 // What a check costs: one that is dear asks for every attachment, reads large files, or starts

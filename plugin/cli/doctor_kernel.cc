@@ -21,6 +21,7 @@ namespace {
 
 using Area = Mismatch::Area;
 
+// Without it no rule can be read, so most other checks name this one as their cause.
 void CheckNfTables(Examination& node) {
   try {
     static_cast<void>(node.host.nft.Generation());
@@ -28,7 +29,15 @@ void CheckNfTables(Examination& node) {
     ::uname(&name);
     node.Ok(name.release);
   } catch (const std::exception& error) {
-    node.Fail(error.what(), "modprobe nf_tables");
+    const std::string_view what = error.what();
+    node.Fail(
+        error.what(),
+        what.ends_with(netlink::kLacksNetAdmin)
+            ? Fix::Advice("run this, and Nomad's agent, with all capabilities of root")
+        : what.find("seccomp") != what.npos
+            ? Fix::Advice("modprobe nf_tables; in a container, or a unit with a seccomp filter, "
+                          "let that allow sockets of NETLINK_NETFILTER")
+            : Fix("modprobe nf_tables"));
   }
 }
 
@@ -151,6 +160,13 @@ void CheckForeignChains(Examination& node) {
   }
 }
 
+// A reconcile finds nothing in these areas, too, where no rule can be read.
+template <Mismatch::Area... kAreas>
+void CheckRules(Examination& node) {
+  static_cast<void>(node.host.nft.Generation());
+  node.AddMismatches({kAreas...});
+}
+
 constexpr std::array kKernelTable = {
     Check{"kernel.nf_tables", Cost::kCheap, CheckNfTables},
     Check{"conntrack.full", Cost::kCheap, CheckConntrackRoom},
@@ -158,11 +174,11 @@ constexpr std::array kKernelTable = {
     Check{"sysctl.accept_ra", Cost::kDear, CheckAdvertisements},
     Check{"sysctl.rp_filter", Cost::kCheap, CheckReversePath},
     Check{"sysctl.route_localnet", Cost::kCheap, CheckByReconcile<Area::kLocalhost>},
-    Check{"table.intact", Cost::kCheap, CheckByReconcile<Area::kTable, Area::kElement>},
-    Check{"static_rules", Cost::kCheap, CheckByReconcile<Area::kStaticRules>},
+    Check{"table.intact", Cost::kCheap, CheckRules<Area::kTable, Area::kElement>},
+    Check{"static_rules", Cost::kCheap, CheckRules<Area::kStaticRules>},
     Check{"forward.foreign", Cost::kCheap, CheckForeignChains},
-    Check{"firewalld.zone", Cost::kDear, CheckByReconcile<Area::kOtherFirewall>},
-    Check{"ports.orphan", Cost::kCheap, CheckByReconcile<Area::kLeftOver>},
+    Check{"firewalld.zone", Cost::kDear, CheckRules<Area::kOtherFirewall>},
+    Check{"ports.orphan", Cost::kCheap, CheckRules<Area::kLeftOver>},
 };
 
 }  // namespace

@@ -64,10 +64,10 @@ void CheckUsage(Examination& node,
                 std::string_view what,
                 std::optional<Usage> Network::*usage,
                 const Fix& fix) {
-  constexpr std::uint64_t kFewPercent = 5;
+  constexpr std::uint64_t kFew = 20;  // a twentieth: 5 %
   for (const Network& network : node.inventory.networks) {
     const std::optional<Usage>& of = network.*usage;
-    if (of && of->free() * 100 <= of->total * kFewPercent) {
+    if (of && of->free() <= of->total / kFew) {
       node.Add(
           of->free() == 0 ? Verdict::kFail : Verdict::kWarn,
           Format("{} of network '{}': {} of {} in use", what, network.name, of->used, of->total),

@@ -313,7 +313,7 @@ int RunInspect(const Arguments& arguments) {
   const std::optional<Ip> client = ClientOf(arguments);
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
-  RemarkOn(inventory);
+  RemarkOn(host, inventory);
   const Attachments found = FindOne(inventory, arguments.operands.front());
   if (found.empty()) {
     return kNo;

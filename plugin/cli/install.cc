@@ -19,8 +19,10 @@
 #include "base/text.h"
 #include "base/undo.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/inventory.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -140,9 +142,25 @@ int RunInstall(const Arguments& arguments) {
   return kYes;
 }
 
+// Of what runs, whatever became of its record: without the program it would have no DEL. What is
+// stale needs none.
+void RequireNoneRuns() {
+  state::Host host = state::Host::OpenToLook();
+  const Inventory inventory = TakeInventory(host);
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(
+      inventory.attachments, [](const auto& each) { return each.state != State::kDead; }));
+  if (count != 0) {
+    throw Error(Code::kConflict,
+                Format("nothing was removed: this node still has {}, which would have no DEL",
+                       Counted(count, "attachment")),
+                "stop their allocations first: nomad node drain -self -enable");
+  }
+}
+
 // What was kept is not put back: what the next allocation runs as `bridge` is the operator's
 // decision.
 int RunUninstall(const Arguments& arguments) {
+  RequireNoneRuns();
   std::vector<Place> places = FindPlaces(arguments.operands.front());
   std::ranges::reverse(places);  // links before what they lead to
   for (const Place& place : places) {
@@ -181,7 +199,7 @@ const Command kUninstall = {
     .text =
         R"(Removes nomad-bridge from DIR, and the links and copies of it under the names of the
 reference plugins. Nothing is put back: what install kept as NAME.before-nomad-bridge, and
-what is not ours, stays. Attachments that run go on, but have no DEL then.
+what is not ours, stays. It is refused as long as an attachment is alive: that would have no DEL.
 )",
     .run = RunUninstall};
 

@@ -5,12 +5,15 @@
 #include <tuple>
 #include <utility>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mismatch.h"
 #include "base/text.h"
 #include "ipam/range.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/rules/converge.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
@@ -188,6 +191,17 @@ void AddNetworks(Inventory& inventory) {
   }
 }
 
+// Before who reads all records says that it ignores them: each is logged once.
+void RemarkOnUnreadable(state::Host& host, const Inventory& inventory) {
+  for (const Attachment& attachment : inventory.attachments) {
+    if (attachment.state == State::kUnreadable) {
+      host.records.Log(
+          attachment.id,
+          Format("cannot read the record '{}': {}", attachment.path, attachment.problem));
+    }
+  }
+}
+
 auto Order(const Attachment& attachment) {
   return std::tie(attachment.Label(cni::kNamespace),
                   attachment.Label(cni::kJob),
@@ -217,14 +231,45 @@ std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {
   return bridge != inventory.links.end() ? bridge->name : "";
 }
 
-void RemarkOn(const Inventory& inventory) {
-  for (const Attachment& attachment : inventory.attachments) {
-    if (attachment.state == State::kUnreadable) {
-      LogLine("cannot read the record '{}': {}", attachment.path, attachment.problem);
-    }
-  }
+void RemarkOn(state::Host& host, const Inventory& inventory) {
+  RemarkOnUnreadable(host, inventory);
   if (!inventory.is_complete) {
     LogLine("{}", "without root addresses, ports and states cannot be told");
+  }
+}
+
+void CompareRules(state::Host& host, Inventory& inventory) {
+  std::vector<Attachment*> all;
+  for (Attachment& attachment : inventory.attachments) {
+    if (attachment.state == State::kOk && attachment.record->HasRules()) {
+      all.push_back(&attachment);
+    }
+  }
+  if (all.empty()) {
+    return;
+  }
+  RemarkOnUnreadable(host, inventory);
+  std::optional<State> of_all;
+  std::set<std::string> owners;
+  try {
+    Mismatches found(Mode::kLook);
+    const link::ListedVeths listed(inventory.links);
+    rules::CheckRuleset(host, {.at_least = rules::Depth::kEverything, .listed = &listed}, found);
+    for (const Mismatch& mismatch : found.left()) {
+      if (mismatch.area != Mismatch::Area::kLeftOver) {
+        owners.insert(mismatch.owner);
+      }
+    }
+    if (owners.contains("")) {  // what all attachments share
+      of_all = State::kRulesWrong;
+    }
+  } catch (const Error& error) {
+    LogLine("the rules cannot be read: {}", error.what());
+    of_all = State::kRulesUnknown;
+  }
+  for (Attachment* const attachment : all) {
+    const bool is_wrong = owners.contains(state::HostVethName(attachment->id));
+    attachment->state = of_all.value_or(is_wrong ? State::kRulesWrong : State::kOk);
   }
 }
 

@@ -7,6 +7,9 @@
 //          dead       its namespace is gone
 //          unrecorded its host veth is there, its record is not
 //          unreadable its record is damaged
+//          rules-wrong    ok, but rules that it needs are not in the kernel as they should be; only
+//                         where CompareRules() was asked
+//          rules-unknown  ok, but the rules cannot be read
 //          ?          not root: only the alias of its host veth can be read
 // Root     is needed for records and leases, and for whether a namespace is alive. Without it
 //          attachments come from the link aliases, with what those hold.
@@ -31,10 +34,29 @@
 
 namespace nomad_bridge::cli {
 
-enum class State { kOk, kUnplugged, kMaking, kLeaving, kDead, kUnrecorded, kUnreadable, kUnknown };
+enum class State {
+  kOk,
+  kUnplugged,
+  kMaking,
+  kLeaving,
+  kDead,
+  kUnrecorded,
+  kUnreadable,
+  kRulesWrong,
+  kRulesUnknown,
+  kUnknown
+};
 
-constexpr std::array kStateNames =
-    {"ok", "unplugged", "making", "leaving", "dead", "unrecorded", "unreadable", "?"};
+constexpr std::array kStateNames = {"ok",
+                                    "unplugged",
+                                    "making",
+                                    "leaving",
+                                    "dead",
+                                    "unrecorded",
+                                    "unreadable",
+                                    "rules-wrong",
+                                    "rules-unknown",
+                                    "?"};
 
 [[nodiscard]] constexpr std::string_view Text(State state) {
   return kStateNames.at(static_cast<std::size_t>(state));
@@ -85,6 +107,10 @@ struct Inventory {
 
 [[nodiscard]] Inventory TakeInventory(state::Host& host);
 
+// Changes the state of what is ok, but for its rules. One comparison for all, as a reconcile makes
+// it: it holds the rules' lock. On stderr: why the rules cannot be read.
+void CompareRules(state::Host& host, Inventory& inventory);
+
 // Of its record, or that its link is a port of; empty if there is none.
 [[nodiscard]] std::string BridgeOf(const Attachment& attachment, const Inventory& inventory);
 
@@ -93,6 +119,6 @@ constexpr const char* kLostRecordAdvice =
     "CHECK makes it again (Nomad's when its agent is restarted), or a new allocation";
 
 // On stderr: which records cannot be read, and what is missing without root.
-void RemarkOn(const Inventory& inventory);
+void RemarkOn(state::Host& host, const Inventory& inventory);
 
 }  // namespace nomad_bridge::cli

@@ -40,7 +40,13 @@ std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, 
 }
 
 std::string ShowUsage(const std::optional<Usage>& usage, std::string_view what) {
-  return usage ? Format("{} of {} {}", usage->free(), usage->total, what) : Cat("? ", what);
+  constexpr std::uint64_t kMillion = 1'000'000;
+  if (!usage) {
+    return Cat("? ", what);
+  }
+  // The addresses of an IPv6 network: nobody reads twenty digits.
+  return usage->free() > kMillion ? Cat("more than a million ", what)
+                                  : Format("{} of {} {}", usage->free(), usage->total, what);
 }
 
 // With several networks, a line for each.
@@ -142,6 +148,9 @@ void Show(const Inventory& inventory, const Arguments& arguments) {
 
 Inventory TakeSelected(state::Host& host, const Filters& filters, const Arguments& arguments) {
   Inventory inventory = TakeInventory(host);
+  if (inventory.is_complete) {
+    CompareRules(host, inventory);
+  }
   std::erase_if(inventory.attachments,
                 [&](const Attachment& each) { return !Matches(each, filters); });
   Sort(inventory.attachments, arguments);
@@ -163,13 +172,13 @@ void Watch(state::Host& host, const Filters& filters, const Arguments& arguments
 
 int RunList(const Arguments& arguments) {
   const Filters filters = ParseFilters(arguments.operands);
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   if (arguments.Has("watch")) {
     Watch(host, filters, arguments);
     return kYes;
   }
   const Inventory inventory = TakeSelected(host, filters, arguments);
-  RemarkOn(inventory);
+  RemarkOn(host, inventory);
   if (!inventory.is_complete && AsksForUntold(filters)) {
     return kUnknown;
   }
@@ -197,7 +206,8 @@ alternatives; different keys must all match.
 
 State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
 leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone;
-unrecorded: only the link is there; unreadable: the record is damaged.
+unrecorded: only the link is there; unreadable: the record is damaged; rules-wrong: its rules
+are not in the kernel as they should be, and doctor names them; rules-unknown: they cannot be read.
 
 Without root only what the link aliases hold; '?' is what they do not, and a filter for it exit 2.
 Exit 1 if the filters match nothing.

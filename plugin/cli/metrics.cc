@@ -207,9 +207,9 @@ void Publish(const std::string& path, const std::string& text) {
 }
 
 int RunMetrics(const Arguments& arguments) {
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   const Inventory inventory = TakeInventory(host);
-  RemarkOn(inventory);
+  RemarkOn(host, inventory);
   const std::string text = Cat(
       TrafficMetrics(inventory),
       UsageMetric(inventory, "addresses", "Addresses of a network's range.", &Network::addresses),

@@ -24,22 +24,25 @@ Attachments Select(const Inventory& inventory, const auto& matches) {
   return selected;
 }
 
-// The names of its job and of its group, and "job/group".
-std::vector<std::string> JobNames(const Attachment& attachment) {
-  std::vector<std::string> names;
-  for (const std::string& name :
-       {attachment.Label(cni::kJob),
-        attachment.Label(cni::kGroup),
-        Cat(attachment.Label(cni::kJob), '/', attachment.Label(cni::kGroup))}) {
-    if (!name.empty() && name != "/") {
-      names.push_back(name);
-    }
+// The names that it goes by: of its job and of its group, "job/group", its ids and its interface.
+std::vector<std::string> NamesOf(const Attachment& attachment) {
+  const std::string& job = attachment.Label(cni::kJob);
+  const std::string& group = attachment.Label(cni::kGroup);
+  std::vector<std::string> names = {job,
+                                    group,
+                                    job.empty() && group.empty() ? "" : Cat(job, '/', group),
+                                    attachment.Allocation(),
+                                    attachment.id.container_id,
+                                    attachment.host_veth};
+  if (attachment.link) {
+    names.push_back(state::HostVethName(attachment.id));  // also if it was renamed
   }
+  std::erase(names, "");
   return names;
 }
 
-// A port that is published, an address, the name of a job or a group, or the beginning of one, of
-// an id or of an interface's name.
+// A published port, an address, a name, or else the beginning of a name. Only beginnings have to be
+// of two characters: a job may be called 'z'.
 Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   const auto is_port = [&](const portmap::DnatEntry& port) {
     return std::to_string(port.host_port) == word;
@@ -55,20 +58,15 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
       return each.record && Contains(AddressesOnly(each.record->ipam.addresses), *address);
     });
   }
-  if (word.size() < kMinBytes) {
-    throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
-  }
-  found = Select(inventory, [&](const Attachment& each) { return Contains(JobNames(each), word); });
+  found = Select(inventory, [&](const Attachment& each) { return Contains(NamesOf(each), word); });
   if (!found.empty()) {
     return found;
   }
+  if (word.size() < kMinBytes) {
+    throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
+  }
   return Select(inventory, [&](const Attachment& each) {
-    std::vector<std::string> names = JobNames(each);
-    Append(names, {each.Allocation(), each.id.container_id, each.host_veth});
-    if (each.link) {
-      names.push_back(state::HostVethName(each.id));  // also if it was renamed
-    }
-    return std::ranges::any_of(names,
+    return std::ranges::any_of(NamesOf(each),
                                [&](const std::string& name) { return name.starts_with(word); });
   });
 }

@@ -38,8 +38,25 @@ PluginConfig Parse(const JsonView& plugin) {
   return {.type = *type, .request = RequestFor(Verb::kAdd, plugin.value().dump())};
 }
 
-std::vector<PluginConfig> ParseAll(const nlohmann::json& document) {
+// Runtimes go by the name of the file, and leave out one of the other shape.
+void RequireShapeOf(const JsonView& config, std::string_view path) {
+  const bool is_list = static_cast<bool>(config.Find("plugins"));
+  if (path.ends_with(".conflist") && !is_list) {
+    throw Error(
+        Code::kInvalidConfig,
+        "there is no 'plugins', which a .conflist needs",
+        "allowed: an array of objects with a 'type' each; a single one is a file NAME.conf");
+  }
+  if (IsConfigName(path) && !path.ends_with(".conflist") && is_list) {
+    throw Error(Code::kInvalidConfig,
+                "there is 'plugins', which only a .conflist may have",
+                "rename the file to NAME.conflist");
+  }
+}
+
+std::vector<PluginConfig> ParseAll(const nlohmann::json& document, std::string_view path) {
   const JsonView config(document, "");
+  RequireShapeOf(config, path);
   const JsonView plugins = config.Find("plugins");
   std::vector<PluginConfig> configs;
   if (!plugins) {
@@ -66,7 +83,7 @@ std::vector<PluginConfig> ParseAll(const nlohmann::json& document) {
 
 std::vector<PluginConfig> ParseFile(const nlohmann::json& document, const std::string& path) {
   try {
-    return ParseAll(document);
+    return ParseAll(document, path);
   } catch (const Error& error) {
     throw Error(error.code(), Format("{}: {}", path, error.msg()), error.details());
   }

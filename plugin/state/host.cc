@@ -5,11 +5,12 @@
 #include "base/file.h"
 
 namespace nomad_bridge::state {
+namespace {
 
-Host Host::Open() {
+Host OpenWith(nft::Socket (*open)(const netlink::Netns& ns)) {
   netlink::Netns here = netlink::Netns::Current();
   rtnl::Socket net = rtnl::Socket::In(here);
-  nft::Socket nft = nft::Socket::In(here);
+  nft::Socket nft = open(here);
   std::string boot_id = FindFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
   boot_id.erase(boot_id.find_last_not_of(" \n") + 1);
   const Origin origin{.boot_id = std::move(boot_id), .netns = here.id()};
@@ -19,6 +20,16 @@ Host Host::Open() {
           .records = Records(origin),
           .checkpoint = CheckpointFile(origin),
           .policy = PolicyFile(origin.boot_id)};
+}
+
+}  // namespace
+
+Host Host::Open() {
+  return OpenWith(&nft::Socket::In);
+}
+
+Host Host::OpenToLook() {
+  return OpenWith(&nft::Socket::TryIn);
 }
 
 std::array<int, 2> Host::NetfilterSockets() {

@@ -2,7 +2,7 @@
 //
 // Lives    from the start of a command to its end; conntrack.h has why its socket is not closed
 //          before.
-// Errors   kKernel if the kernel lacks a kind of socket.
+// Errors   kKernel if the kernel lacks a kind of socket
 #pragma once
 
 #include <array>
@@ -35,6 +35,8 @@ struct Host {
   std::optional<std::map<std::uint64_t, std::string>> namespaces;  // paths by inodes
 
   [[nodiscard]] static Host Open();
+  // For who only looks: without nf_tables, what needs it fails later, and the rest does not.
+  [[nodiscard]] static Host OpenToLook();
 
   // Opens conntrack's, too: the descriptors whose closing waits for what was removed from
   // nf_tables.

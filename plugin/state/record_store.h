@@ -88,6 +88,9 @@ class Records {
   // at once from making each other start over.
   [[nodiscard]] FileLock LockRules() const;
 
+  // What is wrong with a record: once, however often a command reads it.
+  void Log(const AttachmentId& id, const std::string& what) const;
+
  private:
   // False if it is gone, or somebody else's.
   [[nodiscard]] bool Read(Reading& reading) const;
@@ -97,9 +100,6 @@ class Records {
 
   // What `text`, that of the file at `path`, says; throws if it is damaged.
   [[nodiscard]] const StoredRecord& Parse(const std::string& path, const std::string& text) const;
-
-  // Said once, however often a command reads it.
-  void Log(const AttachmentId& id, const std::string& what) const;
 
   Origin here_;
   mutable std::set<AttachmentId> logged_;

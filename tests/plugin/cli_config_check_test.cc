@@ -39,7 +39,13 @@ TEST_F(ConfigCheck, NamesFileKeyAndRange) {
       {List({{{"type", "bridge"}, {"vlan", 5000}}}), "'vlan'"},
       {List({{{"type", "nomad-bridge"}, {"ipam", {{"subnet", "10.0.0.1/24"}}}}}), "subnet"},
       {List({{{"type", "nomad-bridge"}, {"ingressPolicy", "wide"}}}), "'ingressPolicy'"},
-      {{{"cniVersion", "1.0.0"}, {"name", "web"}}, "there is neither 'plugins' nor 'type'"},
+      {{{"cniVersion", "1.0.0"}, {"name", "web"}},
+       "there is no 'plugins', which a .conflist needs"},
+      {DualStack(), "there is no 'plugins', which a .conflist needs"},
+      {List({{{"type", "nomad_bridge"}}}), "'nomad_bridge' in "},
+      {List({{{"type", "nomad_bridge"}}}), "; did you mean 'nomad-bridge'?"},
+      {List({{{"type", "nomad-bridge"}, {"ipam", {{"type", "host-locl"}}}}}),
+       "; did you mean 'host-local'?"},
       {List({{{"bridge", "web"}}}), "'plugins[0]' has no 'type'"},
       {List(json::array()), "invalid 'plugins': []: allowed: an array with at least one object"},
       {List({{{"type", "nomad-bridge"}}, {{"type", "bridge"}}}),
@@ -52,6 +58,34 @@ TEST_F(ConfigCheck, NamesFileKeyAndRange) {
                 Exits(1, Out(""), Err(AllOf(HasSubstr("/run/x.conflist"), HasSubstr(key)))))
         << config;
   }
+}
+
+TEST_F(ConfigCheck, TakesTheShapeFromTheNameOfTheFile) {
+  const json list = List({{{"type", "nomad-bridge"}}});
+  for (const char* const name : {"x.conf", "x.json"}) {
+    EXPECT_THAT(
+        RunLine(Cat("config check ", Write(list, name))),
+        Exits(1, Out(""), Err(HasSubstr("there is 'plugins', which only a .conflist may"))));
+    EXPECT_EQ(RunLine(Cat("config check ", Write(DualStack(), name))).exit_code, 0);
+    EXPECT_THAT(RunLine(Cat("config check ", Write({{"name", "web"}}, name))),
+                Exits(1, Err(HasSubstr("there is neither 'plugins' nor 'type'"))));
+  }
+}
+
+TEST_F(ConfigCheck, SaysThatAListHasNoPluginOfOurs) {
+  EXPECT_EQ(
+      Output(Cat("config check ", Write(List({{{"type", "macvlan"}}, {{"type", "tuning"}}})))),
+      "/run/x.conflist: no plugin of ours in network 'web', not checked: 'macvlan', "
+      "'tuning'\n");
+}
+
+// Somebody's own, whatever it is called.
+TEST_F(ConfigCheck, TakesANameNearOursOfAPluginThatIsThere) {
+  fs::create_directory("/run/plugins");
+  std::ofstream("/run/plugins/mybridge") << "#!/bin/sh\n";
+  const std::vector<std::string> line = {"config", "check", Write(List({{{"type", "mybridge"}}}))};
+  EXPECT_EQ(Run(line).exit_code, 1);
+  EXPECT_EQ(Run(line, {{"CNI_PATH", "/run/plugins"}}).exit_code, 0);
 }
 
 // Our parser takes it for white space, and Go's does not.
@@ -95,22 +129,19 @@ TEST_F(ConfigCheck, RemarksOnWhatStandsInTheWrongPlace) {
              {"mtu", 1400},
              {"plugins",
               {{{"type", "nomad-bridge"}, {"subnet", "10.0.0.0/24"}},
-               {{"type", "portmp"}},
+               {{"type", "consul-cni"}},
                {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}});
   EXPECT_THAT(
       RunLine(Cat("config check ", path)),
       Exits(0,
-            Out("/run/x.conflist: ok, network 'web'; not ours, not checked: 'portmp'; did you mean "
-                "'portmap'?\n"),
+            Out("/run/x.conflist: ok, network 'web'; not ours, not checked: 'consul-cni'\n"),
             Err("nomad-bridge: /run/x.conflist: unknown key 'subnet'; did you mean 'ipam.subnet'?\n"
                 "nomad-bridge: /run/x.conflist: there is no 'cniVersion', which means 0.1.0\n"
                 "nomad-bridge: /run/x.conflist: nothing reads 'mtu' beside 'plugins': keys of a "
                 "plugin are in its own object\n")));
-  const std::string other =
-      Write(List({{{"type", "nomad-bridge"}, {"ipam", {{"type", "host-locl"}}}}}));
+  const std::string other = Write(List({{{"type", "nomad-bridge"}, {"ipam", {{"type", "dhcp"}}}}}));
   EXPECT_THAT(RunLine(Cat("config check ", other)).err,
-              HasSubstr("the IPAM plugin 'host-locl' is not ours, not checked; did you mean "
-                        "'host-local'?\n"));
+              HasSubstr("the IPAM plugin 'dhcp' is not ours, not checked\n"));
 }
 
 // As null each is the same as absent.
@@ -198,7 +229,7 @@ TEST_F(ConfigCheck, CannotTellOfADirectory) {
 }
 
 TEST_F(ConfigCheck, NeedsNoRootAndChangesNothing) {
-  const Command command = LineWithoutRoot({"config", "check", Write(DualStack())});
+  const Command command = LineWithoutRoot({"config", "check", Write(DualStack(), "x.conf")});
   const Snapshot before = TakeSnapshot();
   EXPECT_EQ(Execute(command).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));

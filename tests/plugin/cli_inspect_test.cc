@@ -114,6 +114,14 @@ TEST_F(Inspect, ListsTheCandidatesOfAnAmbiguousBeginning) {
   EXPECT_THAT(Output("inspect search"), HasSubstr("job search"));
 }
 
+// A prefix has two characters, a name as many as it has.
+TEST_F(Inspect, TakesANameOfOneCharacter) {
+  Attach(Config(), As("y", AddContainer("other"), NomadArgs("z", "")));
+  for (const char* const word : {"z", "y"}) {
+    EXPECT_THAT(Output(Cat("inspect -no-probe ", word)), HasSubstr("job z"));
+  }
+}
+
 TEST_F(Inspect, SaysWhatItCannotFind) {
   for (const char* const word : {"zz", "8081", "10.1.2.3", "vethffff"}) {
     EXPECT_THAT(Run({"inspect", word}),

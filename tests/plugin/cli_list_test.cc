@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/refusal.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -98,6 +99,13 @@ TEST_F(List, CountsWhatIsFree) {
   EXPECT_EQ(network.at("bridgePorts"), (json{{"used", 1}, {"free", 1022}, {"total", 1023}}));
 }
 
+TEST_F(List, SaysManyOfAnIpv6Network) {
+  Attach(Config(R"({"ipam": {"ranges": [[{"subnet": "fd00:9::/64"}]]}})"));
+  EXPECT_THAT(
+      RunLine("list"),
+      Err("1 attachment; more than a million addresses and 1022 of 1023 bridge ports free\n"));
+}
+
 TEST_F(List, WithSeveralNetworksHasALineForEach) {
   Attach(DualStack());
   Attach(kOther, {{"CNI_IFNAME", "eth1"}});
@@ -171,6 +179,48 @@ TEST_F(List, TellsStatesApart) {
   EXPECT_EQ(States()[kAllocation], "unrecorded");
 }
 
+TEST_F(List, TellsWhoseRulesAreNotInTheKernel) {
+  AttachTwo();
+  const Snapshot before = TakeHostSnapshot();
+  for (const char* const damage : {"flush ruleset",
+                                   "flush table inet nomad-bridge",
+                                   "flush chain inet nomad-bridge forward",
+                                   "delete table bridge nomad-bridge"}) {
+    host().Must(Words(Cat("nft ", damage)));
+    EXPECT_EQ(States(),
+              (std::map<std::string, std::string>{{kAllocation, "rules-wrong"},
+                                                  {kSearch, "rules-wrong"}}))
+        << damage;
+    EXPECT_EQ(ListJson("state=rules-*").at("attachments").size(), 2U);
+    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+    EXPECT_EQ(States()[kAllocation], "ok");
+  }
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(List, TellsWhoseElementsAreMissing) {
+  AttachTwo();
+  host().Must(Words("nft flush map inet nomad-bridge port4"));
+  EXPECT_EQ(States(),
+            (std::map<std::string, std::string>{{kAllocation, "rules-wrong"}, {kSearch, "ok"}}));
+}
+
+TEST_F(List, ShowsRecordsAndLinksWhereNoRuleCanBeRead) {
+  AttachTwo();
+  const Command list = Line({"list", "job=billing"});
+  for (const auto& [command, why] :
+       {std::pair{WithoutNfTables(list), "seccomp"},
+        std::pair{WithoutNetAdmin(list), "CAP_NET_ADMIN is missing"}}) {
+    EXPECT_THAT(
+        Execute(command),
+        Exits(0,
+              Out(AllOf(HasSubstr("172.26.64.2  8080->80/tcp,udp"), EndsWith("  rules-unknown\n"))),
+              Err(AllOf(StartsWith("nomad-bridge: the rules cannot be read: "),
+                        HasSubstr("nf_tables"),
+                        HasSubstr(why)))));
+  }
+}
+
 TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
   AttachTwo();
   std::ofstream(RecordOf(kSearch)) << "{half";
@@ -212,7 +262,9 @@ TEST_F(List, RefusesFiltersThatNothingCanMatch) {
         std::pair{"addr=10.0.0.0/99", "an address, a subnet, or a glob of addresses"},
         std::pair{"port=http", "a number, or a glob of numbers"},
         std::pair{"state=foo",
-                  "ok unplugged making leaving dead unrecorded unreadable ?, or a glob"}}) {
+                  "ok unplugged making leaving dead unrecorded unreadable rules-wrong "
+                  "rules-unknown ?, or a "
+                  "glob"}}) {
     EXPECT_THAT(
         RunLine(Cat("list ", filter)),
         Exits(2,

@@ -1,6 +1,7 @@
 // nomad-bridge doctor: what it prints and how it exits, and that it finds nothing where all is
 // well.
 #include "tests/plugin/doctor_world.h"
+#include "tests/support/refusal.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -46,6 +47,13 @@ TEST_F(Doctor, SaysASettingOfTheNodeOnce) {
   ASSERT_EQ(found.size(), 1U) << json(found);
   EXPECT_THAT(found.at(0).at("all").get<std::vector<std::string>>(),
               ElementsAre("net/ipv4/ip_forward is 0"));
+}
+
+// Times 100, what is free of 2^60 addresses is few.
+TEST_F(Doctor, IsContentWithALargeRange) {
+  Attach(Config({{"name", "large"}, {"bridge", "br-large"}, {"ipam", {{"subnet", "fd00:6::/68"}}}}),
+         As("large", AddContainer("large")));
+  EXPECT_EQ(FindingsOf("leases.exhausted").at(0).at("verdict"), "ok");
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
@@ -98,6 +106,45 @@ TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
             Out(AllOf(
                 HasSubstr(R"(nomad_bridge_faults{check="config",verdict="fail"} 1)"),
                 HasSubstr(R"(nomad_bridge_faults{check="policy.in_force",verdict="warn"} 1)")))));
+}
+
+// Seccomp, or a kernel without it.
+TEST_F(Doctor, NamesNfTablesOnceAndEachCheckThatIsNotTriedWithoutIt) {
+  const Command doctor = Line({"doctor"}, {{"CNI_PATH", std::nullopt}});
+  const std::string not_tried =
+      "-     table.intact          not tried, see kernel.nf_tables\n"
+      "-     static_rules          not tried, see kernel.nf_tables\n"
+      "-     forward.foreign       not tried, see kernel.nf_tables\n"
+      "-     firewalld.zone        not tried, see kernel.nf_tables\n"
+      "-     ports.orphan          not tried, see kernel.nf_tables\n";
+  for (const auto& [command, cause] :
+       {std::pair{WithoutNfTables(doctor), "cannot open a socket for nf_tables"},
+        std::pair{WithoutNetAdmin(doctor), "CAP_NET_ADMIN is missing"}}) {
+    const Outcome outcome = Execute(command);
+    EXPECT_THAT(outcome,
+                Exits(1,
+                      Out(AllOf(StartsWith("FAIL  kernel.nf_tables      cannot "),
+                                HasSubstr(not_tried),
+                                HasSubstr("ok    bridge.intact\n"),
+                                HasSubstr("\n1 failure, 0 warnings, "),
+                                Not(HasSubstr("fix: modprobe")))),
+                      Err("")));
+    const std::size_t first = outcome.out.find(cause);
+    EXPECT_NE(first, std::string::npos) << outcome;
+    EXPECT_EQ(outcome.out.find(cause, first + 1), std::string::npos) << outcome;
+  }
+}
+
+TEST_F(Doctor, OtherCommandsNameNfTablesWithoutIt) {
+  for (const char* const line :
+       {"reconcile", "gc", "up", "down", "inspect 8080", "policy status"}) {
+    EXPECT_THAT(Execute(WithoutNfTables(Line(Words(line)))),
+                Exits(1, Out(""), Err(HasSubstr("cannot open a socket for nf_tables: "))))
+        << line;
+  }
+  EXPECT_THAT(Execute(WithoutNetAdmin(Line({"reconcile"}))),
+              Exits(1, Err(HasSubstr("CAP_NET_ADMIN is missing"))));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << "nothing was changed";
 }
 
 TEST_F(Doctor, CannotTellWithoutRoot) {

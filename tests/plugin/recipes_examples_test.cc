@@ -85,7 +85,9 @@ TEST(Examples, DoNotOverlap) {
 
 TEST(Examples, EveryListHasItsJob) {
   for (const std::string& name : Names("", kListEnd)) {
-    EXPECT_THAT(Names("jobs", kJobEnd), Contains(name));
+    if (name != "containerd") {  // no network of Nomad's
+      EXPECT_THAT(Names("jobs", kJobEnd), Contains(name));
+    }
   }
 }
 

@@ -1,5 +1,8 @@
 // What a site wants otherwise of its network, and several networks on one node.
+#include <regex>
+
 #include "tests/plugin/recipes_world.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -143,6 +146,63 @@ TEST_F(SeveralNetworks, GiveOneAllocationTwoInterfaces) {
   MustDelFrom(Run("second"), second);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web") << "the first stays";
   MustDelFrom(Run("nomad"), first);
+}
+
+// docs/troubleshooting.md: a port that is published in the network without the default route.
+TEST_F(SeveralNetworks, BySbrPublishedPortsOfTheSecondAnswer) {
+  MustAdd(Run("nomad"), Allocation("web", container()));
+  Network network = Run("dev");
+  network.list["plugins"].push_back({{"type", "sbr"}});
+  Attached second = Allocation("web", container(), {Port(8080, kPort)});
+  second.ifname = "eth1";
+
+  second = MustAdd(network, second);
+
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, kPort, "web");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  EXPECT_TRUE(Ping(container(), kOutsideIp4)) << "by the first";
+  MustCheckIn(network, second);
+  MustDelFrom(network, second);
+}
+
+// README.md: containerd has a network of its own.
+TEST_F(SeveralNetworks, ContainerdsGcLeavesNomadsAllocations) {
+  const Attached web = MustAdd(Run("nomad"), Allocation("web", container()));
+  Network network = Run("containerd");
+  MustAdd(network, Allocation("pod", dev_));
+  network.list["cniVersion"] = "1.1.0";
+  network.list["plugins"][0]["cni.dev/valid-attachments"] = json::array();
+
+  MustRunEntry("GC", network, 0, {}, nullptr);
+
+  EXPECT_FALSE(HasInterface(dev_, "eth0"));
+  MustCheckIn(Run("nomad"), web);
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
+// docs/troubleshooting.md, with a repair in the middle.
+TEST_F(SeveralNetworks, ATraceOutlivesARepair) {
+  const Attached web = MustAdd(Run("nomad"), Allocation("web", container()));
+  const std::string text = FindFile(ProjectPath("docs/troubleshooting.md")).value();
+  std::smatch recipe;
+  ASSERT_TRUE(std::regex_search(
+      text,
+      recipe,
+      std::regex("\n(nft add [^]*?)\ntimeout 30 (nft monitor trace); (nft delete .*)\n")));
+  const std::string veth = HostVethOf(web.result);
+
+  host().Shell(std::regex_replace(recipe[1].str(), std::regex("veth[X]+"), veth));
+  EXPECT_THAT(Execute(Command{.argv = {BinaryUnderTest(), "reconcile"},
+                              .variables = {{"CNI_COMMAND", std::nullopt}}}),
+              Exits(0));
+
+  host().Shell(Cat("timeout 20 ", recipe[2].str(), " > /run/trace 2>&1 &"));
+  EXPECT_TRUE(Soon([&] {
+    return Ping(container(), kBridgeIp4) &&
+           FindFile("/run/trace").value_or("").find(veth) != std::string::npos;
+  }));
+  host().Shell(recipe[3].str());
+  EXPECT_THAT(host().Must({"nft", "list", "tables"}), Not(HasSubstr("trace")));
 }
 
 // What node_exporter's --collector.netdev.label-ifalias shows: alias and counters of the host veth.

@@ -25,6 +25,24 @@ TEST_F(Uninstall, RemovesWhatInstallCreatedAndNothingElse) {
   EXPECT_EQ(Output("uninstall /run/plugins"), "") << "again";
 }
 
+// Which would have no DEL.
+TEST_F(Uninstall, IsRefusedWhileAnAttachmentIsAlive) {
+  ASSERT_THAT(Output("install /run/plugins"), Not(IsEmpty()));
+  Attach(Config(), As("web", container()));
+  AttachDead("doomed");
+
+  EXPECT_THAT(RunLine("uninstall /run/plugins"),
+              Exits(1,
+                    Out(""),
+                    Err(AllOf(HasSubstr("nothing was removed: this node still has 1 attachment, "),
+                              HasSubstr("nomad node drain")))));
+
+  EXPECT_EQ(Entries("/run/plugins").size(), 6U);
+  Detach(Config(), As("web", container()));
+  EXPECT_EQ(RunLine("uninstall /run/plugins").exit_code, 0) << "what is dead has gc";
+  EXPECT_THAT(Entries("/run/plugins"), IsEmpty());
+}
+
 TEST_F(Uninstall, LeavesAndNamesWhatIsNotOurs) {
   Write("bridge");
   ASSERT_THAT(Output("install -replace /run/plugins"), Not(IsEmpty()));

@@ -3,10 +3,14 @@
 #include <csignal>
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,7 +101,38 @@ class Refuser {
   Refusal refusal_;
 };
 
+// In the child, for good.
+void ForbidNetfilterSockets() {
+  constexpr auto argument = [](std::size_t nth) {
+    return static_cast<std::uint32_t>(offsetof(seccomp_data, args) + nth * sizeof(std::uint64_t));
+  };
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(0)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(2)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NETLINK_NETFILTER, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPROTONOSUPPORT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{.len = std::size(steps), .filter = steps};
+  if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0) {
+    ::_exit(126);
+  }
+}
+
 }  // namespace
+
+Command WithoutNfTables(Command command) {
+  command.in_child = &ForbidNetfilterSockets;
+  return command;
+}
+
+Command WithoutNetAdmin(Command command) {
+  command.in_child = [] { static_cast<void>(::prctl(PR_CAPBSET_DROP, CAP_NET_ADMIN, 0, 0, 0)); };
+  return command;
+}
 
 Command UnderStrace(Command command,
                     const std::string& log,

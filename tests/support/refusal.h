@@ -27,6 +27,13 @@ struct Refusal {
 // `error`, ENOMEM, or EAGAIN as when the wait for it has ended.
 [[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, int error);
 
+// As on a kernel without nfnetlink, or under a seccomp filter: no socket of NETLINK_NETFILTER can
+// be made (EPROTONOSUPPORT).
+[[nodiscard]] Command WithoutNfTables(Command command);
+
+// As root whose bounding set lacks CAP_NET_ADMIN.
+[[nodiscard]] Command WithoutNetAdmin(Command command);
+
 // What the C library makes of rename(3) and unlink(2): arm64 has the calls with a directory alone.
 #ifdef SYS_rename
 constexpr int kRenameCall = SYS_rename;
