@@ -44,6 +44,14 @@ void RequireIdle(state::Host& host, const std::string& network, const std::strin
   }
 }
 
+// Of the accepts that have lost their comment.
+int MarkBit(state::Host& host) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint && checkpoint->accept_mark_bit != state::kNoMarkBit
+             ? checkpoint->accept_mark_bit
+             : firewall::ForwardHook().accept_mark_bit;
+}
+
 // Our tables, and the rules in iptables' that accept their mark.
 std::string RemoveRules(state::Host& host, Mode mode) {
   std::string text;
@@ -55,7 +63,7 @@ std::string RemoveRules(state::Host& host, Mode mode) {
       text += Format("table {}: {}\n", nft::Text(table), Removed(mode));
     }
   }
-  for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, batch)) {
+  for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, MarkBit(host), batch)) {
     text += Format("{}: {}\n", rule, Removed(mode));
   }
   if (mode == Mode::kLook) {
