@@ -86,7 +86,7 @@ std::vector<nft::KernelRule> OurAccepts(nft::Socket& socket,
   std::erase_if(ours, [&](const nft::KernelRule& rule) {
     return !HasOurComment(rule) && !(rule.comment.empty() && AcceptsMark(rule, mark_bit));
   });
-  std::ranges::stable_partition(ours, HasOurComment);
+  std::stable_partition(ours.begin(), ours.end(), HasOurComment);
   return ours;
 }
 
