@@ -211,6 +211,9 @@ class ElementsPlan {
     for (std::size_t i = 0; i < desired.elements.size(); ++i) {
       if (!places_.try_emplace(KeyOf(desired.elements[i]), i).second) {
         presences_[i] = Presence::kSame;  // the first with this key stands for all
+        if (!IsShared(desired.elements[i])) {
+          claims_.push_back(i);
+        }
       }
     }
   }
@@ -218,6 +221,9 @@ class ElementsPlan {
   // An element in the kernel: it stays, and is not to be added, or goes.
   void AddPresent(const nft::Table& table, const nft::Element& present) {
     const auto place = places_.find(KeyOf(present));
+    if (place != places_.end()) {
+      PreferOwner(present, place->second);
+    }
     const nft::Element* const element =
         place == places_.end() ? nullptr : &desired_.elements[place->second];
     const bool is_same = element && (IsShared(*element) || present == *element);
@@ -256,6 +262,19 @@ class ElementsPlan {
   }
 
  private:
+  // Of several attachments that want one key, the one that has it in the kernel keeps it. `place`
+  // is that of the element that stands for all.
+  void PreferOwner(const nft::Element& present, std::size_t& place) {
+    const auto claim = std::ranges::find_if(claims_, [&](std::size_t i) {
+      const nft::Element& element = desired_.elements[i];
+      return element.owner() == present.owner() && KeyOf(element) == KeyOf(present);
+    });
+    if (claim != claims_.end() && desired_.elements[place].owner() != present.owner()) {
+      presences_[place] = Presence::kSame;
+      place = *claim;
+    }
+  }
+
   // One that stays names a chain that stays, or it goes.
   void AddStaying(const nft::Table& table, const nft::Element& present) {
     if (!present.verdict || table.FindChain(present.verdict->chain) != nullptr) {
@@ -274,7 +293,8 @@ class ElementsPlan {
   const Tables& tables_;
   const DesiredElements& desired_;
   GoalPlan& plan_;
-  std::vector<Presence> presences_;                                // of each of desired_.elements
+  std::vector<Presence> presences_;  // of each of desired_.elements
+  std::vector<std::size_t> claims_;  // in it, with an owner, whose key an earlier element has
   std::unordered_map<ElementKey, std::size_t, HashOfKey> places_;  // in it
 };
 

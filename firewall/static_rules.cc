@@ -1,9 +1,9 @@
 #include "firewall/static_rules.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "base/list.h"
@@ -36,12 +36,19 @@ nft::Rule AcceptMark(int bit) {
   return nft::Rule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
 }
 
+// As the kernel stores it, within the messages about any rule that matches it.
+std::string BytesOfMark(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  std::string bytes(sizeof mark, '\0');
+  std::memcpy(bytes.data(), &mark, sizeof mark);
+  return bytes;
+}
+
 // The same in old iptables-nft: xt_mark's mark, mask and "not", as the kernel stores them.
 Texts XtAcceptMark(int bit) {
-  const std::uint32_t mark = std::uint32_t{1} << bit;
   std::string hex;
-  for (const std::byte byte : std::as_bytes(std::span(&mark, 1))) {
-    hex += Hex(std::to_integer<std::uint64_t>(byte), 2);
+  for (const char byte : BytesOfMark(bit)) {
+    hex += Hex(static_cast<unsigned char>(byte), 2);
   }
   return {Format("[ match name mark rev 1 info {}{}00000000 ]", hex, hex),
           nft::ExpressionTexts(nft::Rule().Accept()).front()};
@@ -60,12 +67,27 @@ bool AcceptsMark(const nft::KernelRule& rule, int bit) {
   return DoesTheSame(rule, AcceptMark(bit)) || nft::Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
-// Whether `rule` is one of ours that accept a mark, whichever bit of it.
-bool IsOurAccept(const nft::KernelRule& rule) {
+// By its comment, whichever bit it accepts.
+bool HasOurComment(const nft::KernelRule& rule) {
   const Texts meaning = nft::Meaning(rule.expressions);
   return rule.comment == kAcceptComment && !meaning.empty() &&
          meaning.front().find(" mark ") != std::string::npos &&
          meaning.back() == nft::ExpressionTexts(nft::Rule().Accept()).front();
+}
+
+// Our accepts of any mark, and accepts of bit `mark_bit` without any comment: nft does not print
+// the comments that iptables-restore makes, so that they are lost where its list is loaded again.
+// Those with a comment come first.
+std::vector<nft::KernelRule> OurAccepts(nft::Socket& socket,
+                                        const nft::TableId& table,
+                                        int mark_bit) {
+  std::vector<nft::KernelRule> ours =
+      socket.Rules(table, kCniForward, {kAcceptComment, BytesOfMark(mark_bit)});
+  std::erase_if(ours, [&](const nft::KernelRule& rule) {
+    return !HasOurComment(rule) && !(rule.comment.empty() && AcceptsMark(rule, mark_bit));
+  });
+  std::stable_partition(ours.begin(), ours.end(), HasOurComment);
+  return ours;
 }
 
 std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
@@ -119,9 +141,8 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
     batch.InsertRule(wanted.table, kForward, JumpToUs());
     repaired("the jump from FORWARD to CNI-FORWARD");
   }
-  std::vector<std::string> texts(wanted.admin_chains.begin(), wanted.admin_chains.end());
-  texts.emplace_back(kAcceptComment);
-  const std::vector<nft::KernelRule> present = socket.Rules(wanted.table, kCniForward, texts);
+  const std::vector<nft::KernelRule> present = socket.Rules(
+      wanted.table, kCniForward, {wanted.admin_chains.begin(), wanted.admin_chains.end()});
   for (const std::string& chain : wanted.admin_chains) {
     if (!Has(present, JumpToAdmin(chain))) {
       batch.InsertRule(wanted.table, kCniForward, JumpToAdmin(chain));
@@ -129,10 +150,7 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
     }
   }
   bool accepted = false;
-  for (const nft::KernelRule& rule : present) {
-    if (!IsOurAccept(rule)) {
-      continue;
-    }
+  for (const nft::KernelRule& rule : OurAccepts(socket, wanted.table, wanted.mark_bit)) {
     if (!accepted && AcceptsMark(rule, wanted.mark_bit)) {
       accepted = true;
     } else {
@@ -168,18 +186,16 @@ std::vector<Mismatch> DescribeStaticRules(nft::Socket& socket,
   return mismatches;
 }
 
-std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch) {
+std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, int mark_bit, nft::Batch& batch) {
   std::vector<std::string> gone;
   for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
     const nft::TableId table{family, "filter"};
     if (!socket.FindTable(table)) {
       continue;
     }
-    for (const nft::KernelRule& rule : socket.Rules(table, kCniForward, {kAcceptComment})) {
-      if (IsOurAccept(rule)) {
-        batch.DeleteRule(table, kCniForward, rule.handle);
-        gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));
-      }
+    for (const nft::KernelRule& rule : OurAccepts(socket, table, mark_bit)) {
+      batch.DeleteRule(table, kCniForward, rule.handle);
+      gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));
     }
   }
   return gone;

@@ -9,8 +9,8 @@
 //
 // Shapes  Only what iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and `iptables-save` go
 //         on working. Chain names and comments are the reference firewall plugin's, so that its
-//         checks (iptables -C) find them; the same rules in iptables-nft's encoding are recognised
-//         and not added again.
+//         checks (iptables -C) find them; the same rules in iptables-nft's encoding, or without
+//         their comments, are recognized and not added again.
 // Errors  kKernel from reading.
 // Source  CNI plugins, firewall's iptables backend; iptables-nft's nft-shared.c.
 #pragma once
@@ -40,8 +40,11 @@ constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nom
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);
 
-// Appends to `batch` the deletion of our rules that accept a mark, of both families. Returns them,
-// for people. The chains and the jumps are the reference plugin's and the operator's, too.
-[[nodiscard]] std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch);
+// Appends to `batch` the deletion of our rules that accept a mark, of both families; without a
+// comment, only those that accept bit `mark_bit`. Returns them, for people. The chains and the
+// jumps are the reference plugin's and the operator's, too.
+[[nodiscard]] std::vector<std::string> PlanAcceptsGone(nft::Socket& socket,
+                                                       int mark_bit,
+                                                       nft::Batch& batch);
 
 }  // namespace nomad_bridge::firewall

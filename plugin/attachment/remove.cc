@@ -20,7 +20,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// If the disk is full others may repair what is being removed; the command goes on all the same.
+// If the disk is full, or the record is of a newer release, others may repair what is being
+// removed; the command goes on all the same.
 void WritePhase(state::Host& host, const state::Record& record) {
   try {
     host.records.Write(record);
@@ -126,7 +127,9 @@ void RemoveEarlier(state::Host& host,
     undo.Then("remove what an earlier ADD left", [&host, earlier] {
       cni::ErrorList(RemoveAll(host, *earlier)).ThrowIfAny("some of it is still there");
     });
-    host.records.Write(earlier->All(state::Phase::kLeaving));
+    if (!earlier->is_of_newer_release) {
+      host.records.Write(earlier->All(state::Phase::kLeaving));
+    }
     rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
     link::EnsureLinkGone(host, *earlier);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {

@@ -252,7 +252,12 @@ void CheckLostRecords(Examination& node) {
 void CheckRecords(Examination& node) {
   CheckLostRecords(node);
   std::vector<std::string> unfinished;
+  std::vector<std::string> newer;
   for (const Attachment& attachment : node.inventory.attachments) {
+    if (attachment.record && attachment.record->is_of_newer_release) {
+      newer.push_back(
+          Format("the record of container '{}' is of a newer release", attachment.id.container_id));
+    }
     const bool is_making = attachment.state == State::kMaking;
     if ((is_making || attachment.state == State::kLeaving) &&
         node.host.records.TryLock(attachment.id)) {
@@ -262,6 +267,10 @@ void CheckRecords(Examination& node) {
     }
   }
   node.AddAll(Verdict::kWarn, unfinished, kGcFix);
+  node.AddAll(Verdict::kWarn,
+              newer,
+              Fix::Advice("this release reads it, and never writes it: go back to the newer "
+                          "release, or let its allocation be placed anew"));
 }
 
 void CheckDead(Examination& node) {

@@ -1,10 +1,15 @@
 // The opposite of up: what the attachments of a node, or of one of its networks, have shared goes
 // from the kernel once there are none.
+//
+// Locks  The rules', from the look for attachments to the end. An ADD writes its record before it
+//        takes that lock: either we see the record, or the ADD makes the rules anew.
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "base/mismatch.h"
 #include "base/text.h"
@@ -44,6 +49,14 @@ void RequireIdle(state::Host& host, const std::string& network, const std::strin
   }
 }
 
+// Of the accepts that have lost their comment.
+int MarkBit(state::Host& host) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint && checkpoint->accept_mark_bit != state::kNoMarkBit
+             ? checkpoint->accept_mark_bit
+             : firewall::ForwardHook().accept_mark_bit;
+}
+
 // Our tables, and the rules in iptables' that accept their mark.
 std::string RemoveRules(state::Host& host, Mode mode) {
   std::string text;
@@ -55,7 +68,7 @@ std::string RemoveRules(state::Host& host, Mode mode) {
       text += Format("table {}: {}\n", nft::Text(table), Removed(mode));
     }
   }
-  for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, batch)) {
+  for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, MarkBit(host), batch)) {
     text += Format("{}: {}\n", rule, Removed(mode));
   }
   if (mode == Mode::kLook) {
@@ -70,7 +83,17 @@ std::string RemoveRules(state::Host& host, Mode mode) {
   return text;
 }
 
+// By an ADD that has begun since we looked: it takes the rules' lock only after its links are made.
+bool IsWanted(state::Host& host, const rtnl::Link& bridge) {
+  return std::ranges::any_of(host.records.All(), [&](const state::Record& record) {
+    return record.link.bridge == bridge.name;
+  });
+}
+
 std::string RemoveBridge(state::Host& host, const rtnl::Link& link, Mode mode) {
+  if (IsWanted(host, link)) {
+    return Format("bridge {}: left, an ADD needs it\n", link.name);
+  }
   if (!host.net.Ports(link.index).empty()) {
     return Format("bridge {}: left, something is plugged into it\n", link.name);
   }
@@ -88,7 +111,7 @@ std::string RemoveLinks(state::Host& host, Mode mode) {
     }
     if (link::IsOursAlone(host.net, link)) {
       text += RemoveBridge(host, link, mode);
-    } else if (mode == Mode::kRepair) {
+    } else if (mode == Mode::kRepair && !IsWanted(host, link)) {
       host.net.EnsureLocalhostFilterGone(link);
     }
   }
@@ -136,17 +159,22 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   return RemoveBridge(host, *link, mode);
 }
 
+// The lock is released before anything is printed.
+std::string Remove(const std::vector<std::string>& operands, Mode mode) {
+  state::Host host = state::Host::Open();
+  const std::optional<FileLock> rules =
+      mode == Mode::kRepair ? std::optional(host.records.LockRules()) : std::nullopt;
+  if (!operands.empty()) {
+    return RemoveNetwork(host, operands.front(), mode);
+  }
+  RequireIdle(host, "", "");
+  return RemoveRules(host, mode) + RemoveLinks(host, mode);
+}
+
 int RunDown(const Arguments& arguments) {
   RequireRoot("down");
   const Mode mode = ModeOf(arguments);
-  state::Host host = state::Host::Open();
-  std::string text;
-  if (arguments.operands.empty()) {
-    RequireIdle(host, "", "");
-    text = RemoveRules(host, mode) + RemoveLinks(host, mode);
-  } else {
-    text = RemoveNetwork(host, arguments.operands.front(), mode);
-  }
+  const std::string text = Remove(arguments.operands, mode);
   Print(text.empty() ? "nothing of it is in the kernel\n" : text);
   return kYes;
 }

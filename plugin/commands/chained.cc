@@ -44,9 +44,12 @@ std::optional<state::Record> RemoveEarlierRules(Session& session) {
 // to, since each process that deletes from nf_tables waits some 15 ms for an RCU grace period.
 state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
   state::Record rest = record;
-  if (record.IsAny(state::Phase::kDelDone) && record.HasAny(parts)) {
+  // The record of a newer release cannot tell the second DEL that there was a first one.
+  const bool is_second = record.IsAny(state::Phase::kDelDone) && record.HasAny(parts);
+  if (is_second || record.is_of_newer_release) {
+    const state::Phase phase = is_second ? state::Phase::kLeaving : state::Phase::kDelDone;
     for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
-      rest = record.Has(part) ? rest.With({part}, state::Phase::kLeaving) : rest;
+      rest = record.Has(part) ? rest.With({part}, phase) : rest;
     }
   }
   return rest.With(parts, state::Phase::kDelDone);

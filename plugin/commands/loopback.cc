@@ -38,14 +38,9 @@ void AddLoopback(const cni::Request& request, const cni::PluginType& type, int o
   cni::Print(config.prev_result.value_or(result), request.cni_version, out);
 }
 
-void DelLoopback(const cni::Request& request, const cni::PluginType&) {
-  if (std::optional<link::Container> container =
-          link::FindContainer(request, state::Host::Open())) {
-    if (const std::optional<rtnl::Link> lo = container->net.FindLink(kLo)) {
-      container->net.Change(*lo, {.up = false});
-    }
-  }
-}
+// lo goes with the container. By now CNI_NETNS may lead to another container's namespace, if a
+// process has the number of one that has ended: its lo stays up.
+void DelLoopback(const cni::Request& /*request*/, const cni::PluginType& /*type*/) {}
 
 void CheckLoopback(const cni::Request& request, const cni::PluginType&) {
   link::Container container = link::OpenContainer(request, state::Host::Open());

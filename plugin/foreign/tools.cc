@@ -83,10 +83,14 @@ std::string LegacyTool(Family family) {
   return family == Family::kIpv4 ? "iptables-legacy" : "ip6tables-legacy";
 }
 
-bool IsLegacyTableInUse(Family family, const std::string& table) {
+bool IsLegacyTableInUse(Family family, const std::string& table) try {
   const std::optional<std::string> names = FindFile(
       family == Family::kIpv4 ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names");
   return names && Cat('\n', *names).find(Cat('\n', table, '\n')) != std::string::npos;
+} catch (const Error&) {
+  // Root of a user namespace may not read it if the network namespace is older than the id map. It
+  // only tells about other programs.
+  return false;
 }
 
 }  // namespace nomad_bridge::foreign

@@ -43,6 +43,29 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
   return earlier;
 }
 
+std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
+  std::vector<nft::Element> elements = ElementsOf(record);
+  const std::vector<nft::Element> kept = ElementsOf(rest.OnlyLive());
+  std::erase_if(elements, [&](const nft::Element& element) { return Contains(kept, element); });
+  return elements;
+}
+
+// What `other` needs of the elements that it shares. Parts that are leaving need theirs only until
+// their DEL has removed their own elements, which it does under the rules' lock: so the last of
+// several DELs at once finds that nobody needs the shared elements.
+std::vector<nft::Element> ElementsNeededBy(state::Host& host, const state::Record& other) {
+  state::Record rest = other;
+  std::erase_if(rest.parts, [](const auto& part) { return part.second == state::Phase::kLeaving; });
+  if (rest.parts == other.parts) {
+    return ElementsOf(other);
+  }
+  std::vector<nft::Element> leaving = ElementsBut(other, rest.Finished());
+  std::erase_if(leaving, [](const nft::Element& element) { return element.comment.empty(); });
+  const bool is_in_force =
+      Contains(firewall::FindPresences(host.nft, leaving), firewall::Presence::kSame);
+  return ElementsOf(is_in_force ? other : rest);
+}
+
 // Shared elements of `gone` that no remaining attachment needs. Usually the first record that is
 // read, of its own network, shows that they are still needed.
 std::vector<nft::Element> FindUnneeded(state::Host& host,
@@ -54,7 +77,7 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
   });
   const auto keep_for = [&](const std::optional<state::Record>& other) {
     const std::vector<nft::Element> needed =
-        other ? ElementsOf(*other) : std::vector<nft::Element>();
+        other ? ElementsNeededBy(host, *other) : std::vector<nft::Element>();
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
   };
   // Its own network first: that record nearly always needs the same.
@@ -187,13 +210,6 @@ state::Record WithCurrentPolicies(state::Host& host, const state::Record& record
     host.records.Write(current);
   }
   return current;
-}
-
-std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
-  std::vector<nft::Element> elements = ElementsOf(record);
-  const std::vector<nft::Element> kept = ElementsOf(rest.OnlyLive());
-  std::erase_if(elements, [&](const nft::Element& element) { return Contains(kept, element); });
-  return elements;
 }
 
 // Elements in the kernel whose comment names the attachment, for parts that `rest` lacks.

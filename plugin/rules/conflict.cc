@@ -92,25 +92,20 @@ std::optional<StaleOwner> RequireStale(state::Host& host,
                : std::nullopt;
 }
 
-// A runtime publishes a container's ports in every network the container is in (podman does). A
-// port that another attachment of the same container holds stays with that, until it is transferred
-// when that one goes. Returns whether this is such a conflict.
+// Returns whether the conflict is about a port that a sibling has.
 bool LeaveToSibling(state::Host& host,
                     const state::Record& record,
                     const firewall::Conflict& conflict,
                     firewall::Change& change) {
-  const std::optional<state::Record> owner =
-      host.records.FindOwner(std::string(conflict.present.owner()));
-  const bool is_port = !portmap::DescribeKey(conflict.wanted).empty();
-  if (!is_port || !owner || !IsSameContainer(owner->id, record) ||
-      !owner->IsLive(cni::Part::kPorts) || !link::IsAlive(host, *owner)) {
+  const std::optional<state::Record> sibling = FindSibling(host, record, conflict.present);
+  if (!sibling) {
     return false;
   }
   std::erase_if(change.add,
                 [&](const nft::Element& added) { return Replaces(added, conflict.wanted); });
   LogLine("{} stays with the same container in network '{}'",
           DescribeConflict(conflict),
-          owner->id.network);
+          sibling->id.network);
   return true;
 }
 
@@ -172,6 +167,18 @@ std::optional<firewall::Conflict> FindOverlap(state::Host& host,
     }
   }
   return std::nullopt;
+}
+
+std::optional<state::Record> FindSibling(state::Host& host,
+                                         const state::Record& record,
+                                         const nft::Element& present) {
+  std::optional<state::Record> owner;
+  if (!portmap::DescribeKey(present).empty()) {
+    owner = host.records.FindOwner(present.owner());
+  }
+  const bool is_sibling = owner && IsSameContainer(owner->id, record) &&
+                          owner->IsLive(cni::Part::kPorts) && link::IsAlive(host, *owner);
+  return is_sibling ? std::move(owner) : std::nullopt;
 }
 
 bool IsSameContainer(const AttachmentId& id, const state::Record& record) {

@@ -48,6 +48,14 @@ struct Resolution {
     const firewall::Change& change,
     const std::vector<std::optional<Ip>>& published_on);
 
+// The live attachment that keeps `present`, a published port in the kernel, although `record`, of
+// the same container, wants it, too. A runtime publishes a container's ports in every network the
+// container is in (podman does): the port belongs to the attachment that has it, until it is
+// transferred when that one goes.
+[[nodiscard]] std::optional<state::Record> FindSibling(state::Host& host,
+                                                       const state::Record& record,
+                                                       const nft::Element& present);
+
 // Whether `id` is another attachment of the container of `record`: in another network, or under
 // another interface name.
 [[nodiscard]] bool IsSameContainer(const AttachmentId& id, const state::Record& record);

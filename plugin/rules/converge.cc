@@ -10,12 +10,14 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
+#include "plugin/rules/conflict.h"
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
 #include "plugin/rules/stale_conntrack.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
+#include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -28,6 +30,14 @@ std::string Since() {
   ::gmtime_r(&now, &utc);
   std::strftime(text.data(), text.size(), "since %Y-%m-%dT%H:%M:%SZ", &utc);
   return text.data();
+}
+
+// Whether the kernel has the port of `element` for another attachment of the same container.
+bool IsWithSibling(state::Host& host, const state::Record& record, const nft::Element& element) {
+  const std::optional<nft::Element> present =
+      portmap::DescribeKey(element).empty() ? std::nullopt
+                                            : host.nft.FindElement(firewall::TableId(), element);
+  return present && FindSibling(host, record, *present);
 }
 
 // Whether this release, with the policies in force, wants the tables that `checkpoint` is of.
@@ -199,7 +209,9 @@ std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& re
   const std::vector<nft::Element> elements = ElementsOf(live);
   const std::vector<firewall::Presence> presences = firewall::FindPresences(host.nft, elements);
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    if (presences[i] != firewall::Presence::kSame) {
+    if (presences[i] != firewall::Presence::kSame &&
+        !(presences[i] == firewall::Presence::kDifferent &&
+          IsWithSibling(host, live, elements[i]))) {
       Kinds kinds;
       AddKind(live, kinds);
       mismatches.push_back(firewall::MismatchOf(

@@ -1,6 +1,7 @@
 #include "plugin/rules/desired.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/list.h"
 #include "plugin/rules/elements.h"
@@ -15,7 +16,12 @@ DesiredState::DesiredState(state::Host& host,
     : host_(host),
       kept_owners_(std::move(kept_owners)),
       elements_{.may_stay = [this](const nft::Element& element) { return MayStay(element); }} {
-  for (state::Record& record : host.records.All()) {
+  // The older first: a port that a container publishes in two networks is the first one's.
+  std::vector<state::Record> records = host.records.All();
+  std::ranges::sort(records, {}, [](const state::Record& record) {
+    return std::tie(record.created, record.id.ifname);
+  });
+  for (state::Record& record : records) {
     const std::optional<rtnl::Link> veth =
         listed != nullptr ? listed->Find(record.id, link::Recorded::kYes) : std::nullopt;
     const bool is_alive = link::IsAlive(host, record, veth);

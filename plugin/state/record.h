@@ -57,6 +57,9 @@ struct Record {
   std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
   std::uint64_t created = 0;  // by ADD, in seconds since 1970; 0: not known
+  // Its file has keys that we do not know. Writing it would lose them, so it stays as it is until
+  // its DEL (record_store.h).
+  bool is_of_newer_release = false;
 
   struct Link : config::LinkSpec {
     // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container

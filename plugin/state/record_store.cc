@@ -121,6 +121,13 @@ void Records::Write(const Record& record) const {
   if (record.netns == netlink::NetnsId{}) {
     return;
   }
+  if (record.is_of_newer_release) {
+    throw Error(Code::kConflict,
+                Format("the record of container '{}' in network '{}' is of a newer release: "
+                       "it is not written again",
+                       record.id.container_id,
+                       record.id.network));
+  }
   const std::string directory = Cat(kStateDirectory, '/', record.id.network);
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
@@ -149,7 +156,7 @@ void Records::Update(const std::function<bool(Record&)>& change) const {
   for (const AttachmentId& id : List("")) {
     const std::optional<FileLock> lock = TryLock(id);
     std::optional<Record> record = lock ? Find(id) : std::nullopt;
-    if (record && change(*record)) {
+    if (record && !record->is_of_newer_release && change(*record)) {
       Write(*record);
     }
   }

@@ -10,8 +10,8 @@
 //         another network namespace (a second "host" that shares /run) is somebody else's.
 // Locks   Their order stands in base/file_lock.h. A record is written and removed under its
 //         attachment's lock; reading takes none, since files appear whole.
-// Errors  kIo; kTryAgain if a lock stays taken. A record that cannot be read counts as absent and
-//         is logged.
+// Errors  kIo; kConflict from Write(); kTryAgain if a lock stays taken. A record that cannot be
+//         read counts as absent and is logged.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,10 @@ class Records {
   // rather than go on as if there were none. One that is damaged still counts as absent.
   [[nodiscard]] std::optional<Record> FindOwn(const AttachmentId& id) const;
   // Does nothing if record.netns is unknown: it could not be told whether the attachment is alive.
+  // Throws kConflict if it was read from a file that a newer release wrote.
   void Write(const Record& record) const;
   // Writes every record that `change` changes, which says whether it did. One that another command
-  // works on is left to that, and to the next reconcile.
+  // works on is left to that, and to the next reconcile; one of a newer release stays as it is.
   void Update(const std::function<bool(Record&)>& change) const;
   // Whether nobody has changed it since it was written so.
   [[nodiscard]] bool IsAsWritten(const Record& record) const;

@@ -191,26 +191,33 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kOrigin = "origin";
+constexpr const char* kHostVeth = "host_veth";
+
+template <typename Value>
+struct Parsed {
+  Value value;
+  Origin origin;
+  bool has_unknown_keys = false;
+};
 
 // nlohmann makes 4464 of a port of 70000, 1 of 1.5 and the first enumerator of a word that is none.
-// So what was read must be what would be written.
+// So what was read must be what would be written, but for keys that we do not know.
 template <typename Value>
-Value Read(const json& document) {
-  auto value = document.get<Value>();
-  for (const json& change : json::diff(document, value)) {
+Parsed<Value> Parse(std::string_view text) try {
+  json document = json::parse(text);
+  Parsed<Value> parsed{document.get<Value>(), document.at(kOrigin).get<Origin>()};
+  json known = parsed.value;
+  known[kOrigin] = parsed.origin;
+  document.erase(kHostVeth);
+  for (const json& change : json::diff(document, known)) {
+    parsed.has_unknown_keys = parsed.has_unknown_keys || change.at("op") == "remove";
     if (change.at("op") == "replace") {
       const std::string path = change.at("path");
       throw std::invalid_argument(
           Format("{} cannot be {}", path, document.at(json::json_pointer(path)).dump()));
     }
   }
-  return value;
-}
-
-template <typename Value>
-std::pair<Value, Origin> Parse(std::string_view text) try {
-  const json document = json::parse(text);
-  return {Read<Value>(document), Read<Origin>(document.at(kOrigin))};
+  return parsed;
 } catch (const json::exception& error) {
   // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
   const std::string_view what = error.what();
@@ -226,12 +233,12 @@ std::string Written(json document, const Origin& origin) {
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
   json document = record;
-  document["host_veth"] = HostVethName(record.id);
+  document[kHostVeth] = HostVethName(record.id);
   return Written(std::move(document), origin);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  auto [record, origin] = Parse<Record>(text);
+  auto [record, origin, has_unknown_keys] = Parse<Record>(text);
   if (record.id.network.empty() || record.id.container_id.empty() || record.id.ifname.empty() ||
       origin.boot_id.empty() || origin.netns == netlink::NetnsId{}) {
     throw std::invalid_argument("it has no identity");
@@ -243,6 +250,7 @@ StoredRecord ParseRecord(std::string_view text) {
       }
     }
   }
+  record.is_of_newer_release = has_unknown_keys;
   return {.record = std::move(record), .origin = std::move(origin)};
 }
 
@@ -251,8 +259,8 @@ std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin)
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  auto [checkpoint, origin] = Parse<Checkpoint>(text);
-  return {.checkpoint = std::move(checkpoint), .origin = std::move(origin)};
+  Parsed<Checkpoint> parsed = Parse<Checkpoint>(text);
+  return {.checkpoint = std::move(parsed.value), .origin = std::move(parsed.origin)};
 }
 
 }  // namespace nomad_bridge::state

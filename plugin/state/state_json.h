@@ -4,8 +4,9 @@
 //         (where it was written), and "host_veth", which is derived and only for people. The
 //         checkpoint's has the members of Checkpoint, and "origin". Addresses are "10.0.0.2/24",
 //         MACs "02:…", enumerators words.
-// Release A key that is missing has its default; one that is unknown is ignored, and lost with the
-//         next write. So a new key needs a default that means what older records mean.
+// Release A key that is missing has its default, so a new key needs a default that means what older
+//         records mean. An unknown key shows that a newer release wrote the record: the known keys
+//         are read, and the record is not written again. So a key, once released, is always known.
 // Errors  Both throw std::exception if the identity or the origin is missing, or if a value is
 //         wrong: the file is ours, so it is void as a whole.
 #pragma once

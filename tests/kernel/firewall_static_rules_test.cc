@@ -116,6 +116,38 @@ TEST_F(StaticRules, AreAddedForANewNetwork) {
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
+// nft prints no comment that iptables-restore has made, so that it is lost with its list.
+TEST_F(StaticRules, AreTheSameAfterTheyWereSavedAndLoaded) {
+  Put(DesiredOf(2));
+  for (const char* const way :
+       {"iptables-save >/run/4 && iptables-restore </run/4 && "
+        "ip6tables-save >/run/6 && ip6tables-restore </run/6",
+        "nft list ruleset >/run/all && nft flush ruleset && nft -f /run/all",
+        "iptables-save >/run/4 && iptables-restore </run/4"}) {
+    SCOPED_TRACE(way);
+    host().Must({"sh", "-c", way});
+    EXPECT_THAT(Put(DesiredOf(3), {DesiredOf(2)}).repaired, IsEmpty());
+    for (const std::string iptables : {"iptables", "ip6tables"}) {
+      EXPECT_EQ(Rules(iptables).size(), 5U) << Joined(Rules(iptables), "\n");
+    }
+  }
+}
+
+TEST_F(StaticRules, AreThereOnceOfSeveralThatWereAdded) {
+  Put(DesiredOf(2));
+  for (const char* const family : {"ip", "ip6"}) {
+    const std::string rule =
+        Cat("add rule ", family, " filter CNI-FORWARD mark & 0x1000 == 0x1000 ");
+    host().Nft(Cat(rule, "accept\n", rule, "counter accept\n", rule, "accept comment operators\n"));
+  }
+  Put(DesiredOf(3), {DesiredOf(2)});
+  for (const std::string iptables : {"iptables", "ip6tables"}) {
+    EXPECT_THAT(Rules(iptables), Contains(Accept("0x1000")));
+    EXPECT_THAT(Rules(iptables), Contains(HasSubstr("--comment operators")));
+    EXPECT_EQ(Rules(iptables).size(), 6U) << Joined(Rules(iptables), "\n");
+  }
+}
+
 TEST_F(StaticRules, LeaveAnOperatorsAcceptOfAnotherMark) {
   Put(DesiredOf(2));
   host().Must(

@@ -81,6 +81,36 @@ TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
 }
 
+// Its network namespace is older than its id map, so that some files of /proc belong to nobody in
+// it: those that tell of iptables-legacy's tables.
+constexpr const char* kInUserNamespace = R"sh(
+  unshare -U -n -m sleep 60 &
+  holder=$!
+  until [ "$(cat /proc/$holder/comm)" = sleep ]; do sleep 0.05; done
+  echo "0 100000 65536" >/proc/$holder/gid_map
+  echo "0 100000 65536" >/proc/$holder/uid_map
+  nsenter -t $holder -U -n -m -S 0 -G 0 sh -c '
+    mount -t tmpfs tmpfs /mnt && cp /run/shared/nomad-bridge /mnt || exit 9
+    mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t tmpfs tmpfs /var/lib/cni || exit 9
+    ip link set lo up && ip netns add c || exit 9
+    cat /proc/net/ip_tables_names 2>/dev/null && exit 9
+    run() {
+      echo "$CONFIG" | CNI_COMMAND=$1 CNI_CONTAINERID=c CNI_NETNS=/run/netns/c CNI_IFNAME=eth0 \
+        CNI_PATH=/nowhere /mnt/nomad-bridge
+    }
+    run DEL && run ADD && /mnt/nomad-bridge reconcile && run DEL && /mnt/nomad-bridge down'
+  code=$?
+  kill $holder
+  exit $code
+)sh";
+
+TEST_F(ForeignFirewall, ThatCannotBeAskedAboutIsNoReasonToFail) {
+  EXPECT_THAT(RunLine("install /run/shared"), Exits(0));
+  const Outcome outcome =
+      host().Run({"env", Cat("CONFIG=", PublishingConfig().dump()), "sh", "-c", kInUserNamespace});
+  EXPECT_THAT(outcome, Exits(0, Err(Not(HasSubstr("cannot open '/proc")))));
+}
+
 // With the capabilities of the units, and with too few: what a tool cannot tell is neither said to
 // be missing nor remembered as right.
 class LegacyOfUnits : public ForeignFirewall {

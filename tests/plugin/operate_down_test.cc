@@ -1,6 +1,9 @@
 // nomad-bridge down: the node as it was before the first allocation, for whatever comes after us.
+#include <thread>
+
 #include "tests/plugin/cli_world.h"
 #include "tests/support/mounted.h"
+#include "tests/support/rules_lock.h"
 #include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
@@ -39,6 +42,26 @@ TEST_F(Down, IsRefusedWhereThereIsAnAttachment) {
   const Snapshot before = TakeSnapshot();
   EXPECT_THAT(RunLine("down"), Exits(1, Err(HasSubstr("this node still has 1 attachment: "))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+// It decides under the rules' lock, which an ADD takes after its record is written.
+TEST_F(Down, IsRefusedWhereAnAddHasBegunMeanwhile) {
+  Attach(Web());
+  json record = ReadRecord("alloc-1");
+  for (json& phase : record.at("parts")) {
+    phase = "making";
+  }
+  Detach(Web());
+  UniqueFd rules = TryRulesLock();
+  ASSERT_TRUE(rules);
+  Process down = Process::Start(Line({"down"}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  fs::create_directories(fs::path(RecordOf("alloc-1")).parent_path());
+  WriteRecord("alloc-1", record);
+  rules = UniqueFd();
+
+  EXPECT_THAT(down.Wait(), Exits(1, Err(HasSubstr("this node still has 1 attachment: "))));
+  EXPECT_THAT(ListTable(), HasSubstr("chain forward"));
 }
 
 TEST_F(Down, SaysInADryRunWhatItWouldRemove) {

@@ -112,6 +112,35 @@ TEST_F(ManyCommandsAtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
+TEST_F(ManyCommandsAtOnce, TheLastOfTheDelsTakesWhatTheyShared) {
+  MakeContainers();
+  for (int round = 0; round < 3; ++round) {
+    AddAll();
+    EXPECT_NE(Elements("gateways"), json::array());
+    RunAll([](int) { return "DEL"; });
+    EXPECT_EQ(Elements("bridges"), json::array());
+    EXPECT_EQ(Elements("gateways"), json::array());
+  }
+}
+
+// Before its last step: its rules are gone, its record is there.
+TEST_F(ManyCommandsAtOnce, ADelThatWasKilledKeepsNothingShared) {
+  const Variables other = As("other", AddContainer("other"));
+  Attach(Config());
+  Attach(Config(), other);
+  json record = ReadRecord("alloc-1");
+  for (json& phase : record.at("parts")) {
+    phase = "leaving";
+  }
+  Detach(Config());
+  WriteRecord("alloc-1", record);
+
+  Detach(Config(), other);
+
+  EXPECT_EQ(Elements("bridges"), json::array());
+  EXPECT_EQ(Elements("gateways"), json::array());
+}
+
 // Each command beside it finds the ruleset changed, and repairs what others should have.
 TEST_F(ManyCommandsAtOnce, ChurnBesideAToolThatChangesTheRulesetLeavesNothingOfTheDeleted) {
   constexpr int kRounds = 6;

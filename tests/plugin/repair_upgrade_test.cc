@@ -1,6 +1,6 @@
 // The binary is replaced while attachments are alive, by one whose table and records differ: the
 // next call brings the node to what the new one wants, and nothing is lost meanwhile.
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -136,6 +136,61 @@ TEST_F(Upgrade, ConvergesWithTheNextAdd) {
   Detach(Publish({Port(9090, 80)}), As("another", container()));
   EXPECT_EQ(Table(), before_);
   MustCheck(config_, add_);
+}
+
+// ---- back to an older release: a record has keys that this one does not know
+
+class NewerRecord : public CliWorld {
+ protected:
+  void MarkRecord() {
+    json record = ReadRecord("alloc-1");
+    record["version"] = 99;
+    record["link"]["shaping"] = {{"rate", 7}};
+    record["parts"]["shaper"] = "live";
+    WriteRecord("alloc-1", record);
+    text_ = FindFile(RecordOf("alloc-1"));
+  }
+  void ExpectUnchanged() { EXPECT_EQ(FindFile(RecordOf("alloc-1")), text_); }
+
+  const json config_ = Publish({Port(8080, 80)}, DualStack());
+  const Variables labels_ = {{"CNI_ARGS", NomadArgs("billing", "alloc-1")}};
+  std::optional<std::string> text_;
+};
+
+TEST_F(NewerRecord, IsNeverWrittenAgain) {
+  const json result = Attach(config_, labels_);
+  MarkRecord();
+  host().Must({"nft", "delete", "table", "inet", kTable});
+  MustCheck(config_, result, labels_);
+  ExpectUnchanged();
+  host().Must({"ip", "link", "set", OnlyPort(), "nomaster"});
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  ExpectUnchanged();
+  fs::create_directories("/run/policies");
+  ReplaceFile("/run/policies/p.json",
+              R"({"version": 1, "policies": [{"name": "p", "to": {"namespace": "*"},
+                  "allow": [{"from": ["same-namespace"]}]}]})");
+  EXPECT_THAT(RunLine("policy apply /run/policies"), Exits(0));
+  ExpectUnchanged();
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  ExpectUnchanged();
+  EXPECT_THAT(RunLine("doctor -quiet records"),
+              Out(HasSubstr("the record of container 'alloc-1' is of a newer release")));
+
+  EXPECT_THAT(RunPlugin("DEL", config_), Exits(0, Err(HasSubstr("is of a newer release"))));
+  EXPECT_FALSE(HasRecord("alloc-1"));
+  for (const char* const set : {"alloc4", "alloc6", "port4", "port6", "bridges"}) {
+    EXPECT_EQ(Elements(set), json::array()) << set;
+  }
+  EXPECT_THAT(Leased(), IsEmpty());
+}
+
+TEST_F(NewerRecord, IsReplacedByTheNextAddOfItsContainer) {
+  const json result = Attach(config_);
+  MarkRecord();
+  EXPECT_EQ(Attach(config_), result);
+  EXPECT_FALSE(ReadRecord("alloc-1").contains("version"));
+  Detach(config_);
 }
 
 }  // namespace

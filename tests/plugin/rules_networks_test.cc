@@ -1,11 +1,11 @@
 // A container in two networks whose runtime publishes its ports in both of them, as podman does.
 
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class TwoNetworks : public World {
+class TwoNetworks : public CliWorld {
  protected:
   // What the first network is like, and the second. Without sourceCheck: an answer from the address
   // in one network may leave by the default route through the other.
@@ -63,6 +63,47 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
   EXPECT_EQ(Answer(), "web");
   Must("CHECK", WithResult(Two(), second.json));
+}
+
+// What has the port in the kernel keeps it; without it, the first network does. CHECK, doctor and
+// reconcile all say so, whichever name comes first.
+TEST_F(TwoNetworks, LeaveThePortToTheFirst) {
+  for (const char* const name : {"aaa", "zzz"}) {
+    SCOPED_TRACE(name);
+    json two = Two();
+    two["name"] = name;
+    two["bridge"] = name;
+    Variables second = As("web", container());
+    second["CNI_IFNAME"] = "eth1";
+    const json one_result = Must("ADD", One());
+    const json two_result = Attach(two, second);
+    const auto expect_first = [&] {
+      for (const char* const set : {"port4", "port6"}) {
+        EXPECT_THAT(Elements(set).dump(), Not(HasSubstr("10.97.0.")));
+      }
+      EXPECT_THAT(Elements("port4").dump(), HasSubstr("172.26.64."));
+    };
+
+    EXPECT_THAT(MustCheck(two, two_result, second), Err(""));
+    EXPECT_THAT(Do("CHECK", WithResult(One(), one_result)), Exits(0, Err("")));
+    EXPECT_THAT(RunLine("reconcile"), Exits(0, Out("2 attachments; nothing to repair\n")));
+    EXPECT_THAT(RunLine("doctor -quiet table.intact"), Exits(0));
+    expect_first();
+
+    host().Must(Words("nft delete table inet nomad-bridge"));
+    EXPECT_THAT(RunLine("reconcile"), Exits(0));
+    expect_first();
+    EXPECT_THAT(MustCheck(two, two_result, second), Err(""));
+
+    Must("DEL", One());
+    EXPECT_THAT(Elements("port4").dump(), HasSubstr("10.97.0."));
+    Must("ADD", One());
+    EXPECT_THAT(RunLine("reconcile"), Exits(0, Out("2 attachments; nothing to repair\n")));
+    EXPECT_THAT(Elements("port4").dump(), HasSubstr("10.97.0."));
+    Detach(two, second);
+    EXPECT_THAT(Elements("port4").dump(), HasSubstr("172.26.64."));
+    Must("DEL", One());
+  }
 }
 
 // Two networks by the defaults alone are on one bridge, with one subnet, and have leases of their

@@ -62,6 +62,7 @@ auto IsRefused(const char* why) {
 TEST(RecordJson, KeepsEveryField) {
   json written = json::parse(state::FormatRecord(FullRecord(), kHere));
   EXPECT_THAT(written.at("host_veth"), ::testing::StartsWith("veth"));
+  EXPECT_FALSE(Reread(FullRecord()).record.is_of_newer_release);
   written.erase("host_veth");
   EXPECT_EQ(written, kFull);
 }
@@ -98,6 +99,7 @@ TEST(RecordJson, IsTheSameBesideKeysThatAreUnknown) {
        {"/colour", "/link/colour", "/rules/ports/0/colour", "/parts/colour", "/netns/colour"}) {
     const state::Record read = state::ParseRecord(With(place, unknown).dump()).record;
     EXPECT_EQ(state::FormatRecord(read, kHere), state::FormatRecord(FullRecord(), kHere)) << place;
+    EXPECT_TRUE(read.is_of_newer_release) << place;
   }
 }
 
