@@ -72,14 +72,20 @@ std::vector<std::string> Remove(state::Host& host,
   const bool is_delegated = record.ipam.delegated.has_value();
   // Before anything else: a repair that finds it live would put back what is being removed.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
+  if (removed.contains(cni::Part::kAddress) && is_delegated) {
+    release();  // by the link, as a DHCP client does, while the rules still check what it sends
+  }
+  // Before the rules: without them nothing checks what the container sends.
+  if (removed.contains(cni::Part::kLink)) {
+    failures.Try("the link", [&] {
+      link::EnsureHostEnd(host, record.id, link::Recorded::kYes, link::HostEnd::kDown);
+    });
+  }
   // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
   failures.Try("the rules", [&] { rules::RemoveElements(host, record, rest); });
   // After the rules: a port has one element, which a sibling can have once it is free.
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
-  }
-  if (removed.contains(cni::Part::kAddress) && is_delegated) {
-    release();  // before the link, by which a DHCP server hears of it
   }
   if (removed.contains(cni::Part::kLink)) {
     failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
@@ -127,6 +133,7 @@ void RemoveEarlier(state::Host& host,
       cni::ErrorList(RemoveAll(host, *earlier)).ThrowIfAny("some of it is still there");
     });
     host.records.Write(earlier->All(state::Phase::kLeaving));
+    link::EnsureHostEnd(host, id, link::Recorded::kYes, link::HostEnd::kDown);
     rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
     link::EnsureLinkGone(host, *earlier);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
@@ -149,6 +156,8 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
   if (!unrecorded.leases) {
     failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, unrecorded.data_dir); });
   }
+  failures.Try("the link",
+               [&] { link::EnsureHostEnd(host, id, link::Recorded::kNo, link::HostEnd::kDown); });
   // Rules, link, leases, record: in the order of Remove(), for the same reasons.
   failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id, dumps), &id); });
   failures.Try("the reference plugins' rules", [&] {
