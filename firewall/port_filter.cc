@@ -1,6 +1,7 @@
 #include "firewall/port_filter.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <linux/if_ether.h>
@@ -119,6 +120,8 @@ std::vector<nft::Chain> OwnChains() {
 
 // All others of our ports.
 std::vector<nft::Rule> OtherFrames() {
+  const nft::Field ip6_daddr = {
+      nft::kIp6Saddr.header, nft::kIp6Saddr.offset + nft::kIp6Saddr.bytes, nft::kIp6Saddr.bytes};
   return {
       // iifname != @ports accept
       nft::Rule().IifnameNotIn(kPorts).Accept(),
@@ -141,9 +144,11 @@ std::vector<nft::Rule> OtherFrames() {
           .Protocol(ETH_P_IPV6)
           .IsNot(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes))
           .Drop(),
-      // icmpv6 type nd-neighbor-solicit drop
+      // icmpv6 type nd-neighbor-solicit iifname . ether saddr . ip6 daddr != @source6 drop
       // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
-      Icmpv6(ND_NEIGHBOR_SOLICIT).Drop(),
+      Icmpv6(ND_NEIGHBOR_SOLICIT)
+          .PortNotWith({nft::kEtherSaddr, ip6_daddr}, SetName(kSource, Family::kIpv6))
+          .Drop(),
       // icmpv6 type nd-neighbor-advert drop
       // From :: none is valid, and the kernel learns from one all the same.
       Icmpv6(ND_NEIGHBOR_ADVERT).Drop(),
@@ -156,6 +161,17 @@ std::vector<nft::Rule> OtherFrames() {
       ToDhcpClient(kDhcpClient),
       ToDhcpClient(kDhcpv6Client),
   };
+}
+
+// RFC 4291, 2.7.1: whom duplicate address detection asks. It has only the last three bytes of the
+// address, but nft 1.0.6 cannot read back how it prints a look-up of the address asked for.
+Ip SolicitedNodeGroup(const Ip& address) {
+  constexpr std::size_t kPrefixBytes = 13;
+  std::array<std::uint8_t, 16> group = {0xff, 0x02};
+  group[11] = 0x01;
+  group[12] = 0xff;
+  std::ranges::copy(address.bytes().subspan(kPrefixBytes), group.begin() + kPrefixBytes);
+  return Ip(group);
 }
 
 nft::Chain SourceChain() {
@@ -207,10 +223,16 @@ std::vector<nft::Element> Elements(const PortSource& source, const std::string& 
     Append(key, {address.bytes().begin(), address.bytes().end()});
     add(SetName(kSource, address.family()), std::move(key));
   };
+  const auto add_detectable = [&](const Ip& address) {
+    add_address(address);
+    if (!address.is_ipv4()) {
+      add_address(SolicitedNodeGroup(address));
+    }
+  };
   add(kPorts, port);
   add(kMac, port_and_mac);
-  add_address(source.mac.LinkLocal());
-  std::ranges::for_each(source.addresses, add_address);
+  add_detectable(source.mac.LinkLocal());
+  std::ranges::for_each(source.addresses, add_detectable);
   return elements;
 }
 

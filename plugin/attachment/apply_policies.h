@@ -28,7 +28,8 @@ struct ReachChanges {
   std::vector<Mismatch> unseen;        // what they do not see, once they are in force
 };
 
-// `directory`: where `program` is from. In mode kLook nothing changes.
+// `directory`: where `program` is from; empty if no file there names policies. In mode kLook
+// nothing changes.
 ReachChanges ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,

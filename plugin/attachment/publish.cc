@@ -61,6 +61,11 @@ void Publish(state::Host& host, const state::Record& record) {
   rules::WarnOfPorts(host, record);
 }
 
+void PublishPort(state::Host& host, const state::Record& record) {
+  CommitElements(host, record);
+  host.records.Write(record);
+}
+
 void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   if (rules::ElementsOf(record).empty()) {
     return;  // the kernel may not even have nf_tables

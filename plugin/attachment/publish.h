@@ -18,6 +18,10 @@ namespace nomad_bridge::attachment {
 // being made are live in its file from the commit on.
 void Publish(state::Host& host, const state::Record& record);
 
+// Puts in force what can be said of the port of `record` before it has addresses, for an IPAM
+// plugin that asks on the link. Its parts are still being made afterwards.
+void PublishPort(state::Host& host, const state::Record& record);
+
 // The rules of `record`, all parts of which are live, are in force.
 void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches);
 

@@ -73,17 +73,17 @@ std::vector<std::string> Remove(state::Host& host,
   const bool is_delegated = record.ipam.delegated.has_value();
   // Before anything else: a repair that finds it live would put back what is being removed.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
-  // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
+  if (removed.contains(cni::Part::kAddress) && is_delegated) {
+    release();  // by the link, as a DHCP client does, while the rules still check what it sends
+  }
+  // Before the rules: without them nothing checks what the container sends.
+  if (removed.contains(cni::Part::kLink)) {
+    failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
+  }
   failures.Try("the rules", [&] { rules::RemoveElements(host, record, rest); });
   // After the rules: a port has one element, which a sibling can have once it is free.
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
-  }
-  if (removed.contains(cni::Part::kAddress) && is_delegated) {
-    release();  // before the link, by which a DHCP server hears of it
-  }
-  if (removed.contains(cni::Part::kLink)) {
-    failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
   }
   // After the rules and the link, by which they would begin anew.
   failures.Try("stale UDP flows", [&] {
@@ -130,8 +130,8 @@ void RemoveEarlier(state::Host& host,
     if (!earlier->is_of_newer_release) {
       host.records.Write(earlier->All(state::Phase::kLeaving));
     }
-    rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
     link::EnsureLinkGone(host, *earlier);
+    rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
     cni::ErrorList(RemoveUnrecorded(host, {.id = id, .data_dir = data_dir}))
         .ThrowIfAny("cannot remove what an earlier ADD without a record left");
@@ -152,7 +152,8 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
   if (!unrecorded.leases) {
     failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, unrecorded.data_dir); });
   }
-  // Rules, link, leases, record: in the order of Remove(), for the same reasons.
+  // Link, rules, leases, record: in the order of Remove(), for the same reasons.
+  failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
   failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id, dumps), &id); });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = unrecorded.addresses;
@@ -162,7 +163,6 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
         {id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}},
         dumps.reference_rules);
   });
-  failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
   failures.Try("the leases", [&] { ReleaseLeases(id, unrecorded.data_dir, leases); });
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });

@@ -2,7 +2,9 @@
 // reference plugins. (collect.h decides which ones are stale.)
 //
 // Order    The record says leaving before anything is removed, so that nobody repairs it meanwhile.
-//          Then rules, link, leases: an address is released only when nothing leads to it any more.
+//          Then link, rules, leases: nothing passes without rules, and an address is released only
+//          when nothing leads to it any more. Another IPAM plugin is asked first: it may need the
+//          link.
 //          Once its rules are gone, its ports go to a sibling that wants them. The record goes
 //          last, and only if nothing failed, so that the next DEL knows as much.
 // Errors   Unless said otherwise nothing is thrown: what failed comes back, one line each, after

@@ -214,10 +214,12 @@ Cause OfOurs(NodeFacts& facts, const Connection& connection, const Seen& seen, s
       return std::move(refused.front());
     }
   }
-  const std::string_view key = seen.step.table.family == TableFamily::kBridge ? "sourceCheck"
-                               : passes("between_networks")                   ? "ingressPolicy"
-                               : passes("admit")                              ? "a policy"
-                                                                              : "inbound";
+  const bool is_at_port = seen.step.table.family == TableFamily::kBridge;
+  const bool is_isolated = passes("between_networks") || (is_at_port && passes("forward"));
+  const std::string_view key = is_isolated       ? "ingressPolicy"
+                               : is_at_port      ? "sourceCheck"
+                               : passes("admit") ? "a policy"
+                                                 : "inbound";
   return {.text = std::move(text),
           .fix = Fix::Advice(
               passes("admit")

@@ -35,6 +35,16 @@ bool IsRequired(Examination& node) {
   return is_required;
 }
 
+// Whether an apply would satisfy `policy.required`. Another check tells of files with mistakes.
+bool HasFiles() {
+  try {
+    std::vector<std::string> remarks;
+    return policy::ReadPolicies(policy::kPolicyDirectory, remarks).are_named;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 void CheckInForce(Examination& node) {
   if (const std::optional<Error> unread = rules::FindUnreadPolicies(node.host)) {
     if (::geteuid() != 0) {
@@ -47,12 +57,17 @@ void CheckInForce(Examination& node) {
                          : Fix::Advice("nomad-bridge policy apply DIR, with the directory that was "
                                        "applied"));
   }
-  if (!node.host.policy.IsThere()) {
+  if (!node.host.policy.AreApplied()) {
     if (IsRequired(node)) {
       node.Fail(
           "policies are required, and none were applied since the node booted: ADDs are "
           "refused",
-          kApplyFix);
+          HasFiles()
+              ? Fix(kApplyFix)
+              : Fix::Advice(Format("put a file with policies, or with \"policies\": [], into "
+                                   "{}, then: {}",
+                                   policy::kPolicyDirectory,
+                                   kApplyFix)));
     }
     return;
   }

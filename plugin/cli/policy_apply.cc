@@ -129,10 +129,16 @@ int RunApply(const Arguments& arguments) {
   RequireReadOrDirectory(host, directory);
   // A node without policies stays without the file that every ADD would read.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
-  if (has_none) {
-    LogLine("there are no policies: '{}' does not exist", directory);
-  } else {
-    applied.reach = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
+  if (!policies.are_named) {
+    LogLine(
+        "'{}' {}: where policies are required, ADDs are refused until a file there has the key "
+        "\"policies\", if only as an empty list",
+        directory,
+        FindStatus(directory) ? "has no file of policies" : "does not exist");
+  }
+  if (!has_none) {
+    applied.reach = attachment::ApplyPolicies(
+        host, program, policies.are_named ? directory : std::string(), ModeOf(arguments));
     if (arguments.Has("cut") && !applied.is_dry) {
       applied.cut = attachment::CutRefused(host);
     }

@@ -30,15 +30,17 @@ int RunStatus(const Arguments& arguments) {
   const std::vector<RuleCount> counts = CountByRule(host);
   const FilesNow files = CompareFiles(host);
   if (arguments.Has("json")) {
-    PrintDocument({{"applied", host.policy.IsThere()},
+    PrintDocument({{"applied", host.policy.AreApplied()},
                    {"directory", files.directory},
                    {"stale", files.differ ? Json(*files.differ) : Json()},
                    {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
                    {"rules", ArrayOf(counts, RuleJson)}});
     return kYes;
   }
-  if (!host.policy.IsThere()) {
-    LogLine("{}", "no policies were applied since the node booted: nomad-bridge policy apply");
+  if (!host.policy.AreApplied()) {
+    LogLine("{}",
+            "no policies were applied since the node booted (a directory without files is none): "
+            "nomad-bridge policy apply");
     return kYes;
   }
   Table table({"RULE", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");

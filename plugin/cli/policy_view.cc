@@ -77,8 +77,9 @@ FilesNow CompareFiles(state::Host& host) {
   const std::string directory = applied.empty() ? policy::kPolicyDirectory : applied;
   try {
     std::vector<std::string> remarks;
-    const policy::Program program(policy::ReadPolicies(directory, remarks));
-    if (program.Revision() == host.policy.Program().Revision()) {
+    const policy::Policies policies = policy::ReadPolicies(directory, remarks);
+    if (policy::Program(policies).Revision() == host.policy.Program().Revision() &&
+        policies.are_named == host.policy.AreApplied()) {
       return {.directory = directory, .differ = false};
     }
   } catch (const Error& error) {
@@ -97,7 +98,7 @@ FilesNow CompareFiles(state::Host& host) {
   }
   return {.directory = directory,
           .differ = true,
-          .text = host.policy.IsThere()
+          .text = host.policy.AreApplied()
                       ? Format("the files in {} differ from the policies in force", directory)
                       : Format("the policies in {} are not in force: none were applied since the "
                                "node booted, or what was is lost",

@@ -10,6 +10,7 @@
 #include "netlink/core/netns.h"
 #include "plugin/causes/explain.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/causes/in_policies.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/cli/host_side.h"
@@ -135,6 +136,7 @@ class Inspection {
       }
       if (connections.empty()) {
         AddNote("it publishes nothing, and listens on no port of TCP");
+        return LookForRefusal();
       }
     } else if (client_) {
       connections.push_back(
@@ -151,6 +153,35 @@ class Inspection {
       }
     }
     ForgiveAnswered();
+  }
+
+  // Nobody listens: whether the client gets that far shows all the same. REQUIRES: client_
+  void LookForRefusal() {
+    const std::optional<Connection> connection =
+        planner_.ToAllocation(record_, portmap::Protocol::kTcp, PortToTry(), *client_);
+    std::optional<Probed> probed = connection ? ProbeOne(*connection) : std::nullopt;
+    if (probed && !probed->diagnosis.way.Passes(causes::Station::What::kContainer)) {
+      Add(*std::move(probed));
+    }
+  }
+
+  // One that policies let the client in by, if there is any.
+  [[nodiscard]] std::uint16_t PortToTry() {
+    constexpr std::uint16_t kAnyPort = 80;
+    for (const policy::Policy& policy :
+         host_.policy.Program().PoliciesAbout(policy::Direction::kTo, record_.Workload())) {
+      for (const policy::Entry& entry : policy.allow) {
+        for (const policy::Ports& ports : entry.ports) {
+          const std::optional<Connection> connection = planner_.ToAllocation(
+              record_, portmap::Protocol::kTcp, std::max(ports.first, std::uint16_t{1}), *client_);
+          if (ports.protocol == policy::Ports::Protocol::kTcp && connection &&
+              causes::FindInPolicies(host_, *connection).empty()) {
+            return connection->port;
+          }
+        }
+      }
+    }
+    return kAnyPort;
   }
 
   // What can be seen without sending anything.

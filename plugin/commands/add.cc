@@ -120,23 +120,25 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
   link::CreateVeth(host, container, links.bridge, record, link::MtuOf(host.net, config.link.mtu));
-  const link::VethPair veth = link::PlugIn(host, container, record);
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
   }
-  if (record.ipam.delegated) {
-    link::BringUpBare(host, container, veth, config.link);
-    acquired = attachment::AskDelegatedIpam(host, request, config, record);
-    attachment::EnsureSegment(host, record.Finished());  // with the gateway's addresses
-  }
-  cni::Result result = ResultFor(acquired.result, config);
-  link::ConfigureContainer(host, container, veth, result, config.link);
 
-  // Atomic, and after the link: from here on packets flow.
+  // The rules before the link: they check what the container sends from its first frame on.
+  const bool is_delegated = record.ipam.delegated.has_value();
   undo.Then("remove the rules", [&host, record] {
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
   });
-  attachment::Publish(host, record);
+  is_delegated ? attachment::PublishPort(host, record) : attachment::Publish(host, record);
+  const link::VethPair veth = link::PlugIn(host, container, record);
+  if (is_delegated) {
+    link::BringUpBare(host, container, veth, config.link);
+    acquired = attachment::AskDelegatedIpam(host, request, config, record);
+    attachment::EnsureSegment(host, record.Finished());  // with the gateway's addresses
+    attachment::Publish(host, record);
+  }
+  cni::Result result = ResultFor(acquired.result, config);
+  link::ConfigureContainer(host, container, veth, result, config.link);
   link::AnnounceIfNeeded(container, veth, record, config.ipam.requested);
 
   undo.Keep();

@@ -12,6 +12,7 @@
 #include "plugin/commands/commands.h"
 #include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
 #include "plugin/state/children.h"
@@ -65,6 +66,19 @@ void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni:
   rules::RemoveElements(host, elements);
 }
 
+// Sets the host end of our bridge's pair down if the rules of forwarding go, policies among them:
+// the DEL of the bridge comes later, and the container would send without them until then. But for
+// another IPAM plugin, which may release its address by the link.
+void EnsureHostEndDown(Removal& del, const state::Record& rest) {
+  const state::Record& record = *del.record;
+  if (record.IsLive(cni::Part::kForward) && !rest.IsLive(cni::Part::kForward) &&
+      !record.ipam.delegated) {
+    del.failures.Try("the link", [&] {
+      link::EnsureHostEnd(del.host, record.id, link::Recorded::kYes, link::HostEnd::kDown);
+    });
+  }
+}
+
 // The reference firewall and portmap may have made rules behind our own bridge, too.
 void RemoveReferenceRules(state::Host& host,
                           const cni::Request& request,
@@ -96,6 +110,9 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   undo.Then("remove the rules", [&] { attachment::UndoPublish(host, record, rest); });
   host.records.Write(record);
   attachment::Publish(host, record);
+  if (is_del_undone) {
+    link::EnsureHostEnd(host, record.id, link::Recorded::kYes, link::HostEnd::kUp);
+  }
   undo.Keep();
   Answer(host, std::move(session.own), record.Finished(), rest, print);
 }
@@ -103,8 +120,9 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
 void DelRules(const cni::Request& request, const cni::PluginType& type) {
   Removal del = BeginRemoval(request);
   if (del.record) {
-    del.failures.Add(
-        attachment::Remove(del.host, *del.record, RestAfterDel(*del.record, type.parts)));
+    const state::Record rest = RestAfterDel(*del.record, type.parts);
+    EnsureHostEndDown(del, rest);
+    del.failures.Add(attachment::Remove(del.host, *del.record, rest));
   } else {
     del.failures.Try("the rules", [&] { RemoveUnrecordedRules(del.host, request.id, type); });
   }

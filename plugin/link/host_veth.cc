@@ -157,6 +157,20 @@ void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link) {
   }
 }
 
+void EnsureHostEnd(state::Host& host, const AttachmentId& id, Recorded recorded, HostEnd wanted) {
+  const bool is_up = wanted == HostEnd::kUp;
+  const std::optional<rtnl::Link> link = FindHostVeth(host.net, id, recorded);
+  try {
+    if (link && link->up != is_up) {
+      host.net.Change(*link, {.up = is_up});
+    }
+  } catch (const Error&) {
+    if (FindHostVeth(host.net, id, recorded)) {  // else it went with the container's namespace
+      throw;
+    }
+  }
+}
+
 void CreateVeth(state::Host& host,
                 Container& container,
                 const rtnl::Link& bridge,

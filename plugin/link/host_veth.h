@@ -69,6 +69,10 @@ void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
 // Of whatever attachment: a link with an alias of ours.
 void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link);
 
+// Sets the host end up or down. Nothing passes the port while it is down. Absent is success.
+enum class HostEnd { kDown, kUp };
+void EnsureHostEnd(state::Host& host, const AttachmentId& id, Recorded recorded, HostEnd wanted);
+
 struct VethPair {
   rtnl::Link host;
   rtnl::Link container;

@@ -246,12 +246,16 @@ Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::
       parser.AddAddresses(*addresses);
     }
   }
+  bool are_named = false;
   for (const Node& file : files) {
+    are_named = are_named || file.Find("policies") != nullptr;
     for (const Node& policy : file.ElementsOf("policies")) {
       parser.AddPolicy(policy);
     }
   }
-  return parser.Take();
+  Policies policies = parser.Take();
+  policies.are_named = are_named;
+  return policies;
 }
 
 // By path, the files whose policies are in force: inode, size and time of change, of which one

@@ -102,6 +102,7 @@ struct Policies {
   // By name, and by its own text for a prefix that a peer names: sorted, merged, host bits cleared.
   std::map<std::string, std::vector<Cidr>> addresses;
   std::vector<Policy> policies;
+  bool are_named = false;  // some file has the key `policies`, if only an empty list
 };
 
 // kPolicyDirectory unless `directory` says another one. `remarks` get what is no error: an empty

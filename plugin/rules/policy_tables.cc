@@ -195,13 +195,14 @@ state::Record WithPolicies(state::Record record, const policy::Program& program)
 void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host) {
-  if (!type.Provides(cni::Part::kForward) || host.policy.IsThere()) {
+  if (!type.Provides(cni::Part::kForward) || host.policy.AreApplied()) {
     return;
   }
   if (rules.policy_required || config::ReadNodeConfig().policy_required) {
     throw Error(Code::kTryAgain,
                 "policies are required on this node, and none were applied since it booted",
-                "'policy.required' says so; apply them: nomad-bridge policy apply");
+                "'policy.required' says so; apply at least one policy, or a file with "
+                "\"policies\": []: nomad-bridge policy apply");
   }
 }
 

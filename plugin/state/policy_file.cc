@@ -8,6 +8,7 @@ namespace {
 
 constexpr const char* kFile = "/run/nomad-bridge/.policy";
 constexpr std::size_t kMaxBytes = 64 << 20;
+constexpr std::string_view kNoDirectory = "-";
 
 bool IsSameFile(const std::optional<struct stat>& one, const std::optional<struct stat>& other) {
   return one.has_value() == other.has_value() &&
@@ -36,7 +37,11 @@ void PolicyFile::Refresh() {
 }
 
 void PolicyFile::Write(const policy::Program& program, const std::string& directory) {
-  Restore(Cat(boot_id_, ' ', directory, '\n', program.Text()));
+  Restore(Cat(boot_id_,
+              ' ',
+              directory.empty() ? kNoDirectory : std::string_view(directory),
+              '\n',
+              program.Text()));
 }
 
 std::optional<std::string> PolicyFile::FindText() {
@@ -71,7 +76,9 @@ PolicyFile::Content PolicyFile::Parse(std::string_view text) const {
     throw Damaged("it does not say of which boot it is, and of which directory");
   }
   try {
-    return boot == boot_id_ ? Content{std::string(head), policy::Program::Parse(std::string(text))}
+    return boot == boot_id_ ? Content{true,
+                                      head == kNoDirectory ? std::string() : std::string(head),
+                                      policy::Program::Parse(std::string(text))}
                             : Content();
   } catch (const Error& error) {
     throw Damaged(error.what());

@@ -86,6 +86,7 @@ TEST_P(Package, InstallsWhatItSays) {
                                  "/usr/share/doc/nomad-bridge/docs/schema/inspect.json",
                                  "/usr/share/doc/nomad-bridge/SECURITY.md",
                                  "/usr/lib/systemd/system/nomad-bridge.service",
+                                 "/usr/lib/systemd/system/nomad-bridge-policy.service",
                                  "/usr/lib/systemd/system/nomad-bridge-reconcile.timer",
                                  "/usr/lib/systemd/system/nomad-bridge-reconcile.socket",
                                  "/usr/share/bash-completion/completions/nomad-bridge"}) {

@@ -157,6 +157,7 @@ TEST_F(BridgePort, AddressesAreAskedForIfDetectionIsOn) {
 }
 
 TEST_F(BridgePort, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
+  UseOnce(DualStack());
   Node& other = AddContainer("other");
   Attach(DualStack({{"sourceCheck", false}}),
          As("other", other));  // it answers for another address

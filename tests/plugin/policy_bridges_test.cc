@@ -164,6 +164,39 @@ TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
                               HasSubstr("advice: nomad-bridge policy apply DIR")))));
 }
 
+// No file says so. ADD, apply, status and doctor agree.
+TEST_F(PolicyBridges, AnEmptyDirectoryIsNotThePoliciesThatAreRequired) {
+  const NodeConfig config(R"({"policy": {"required": true}})");
+  EnsureDirectory(kDirectory);
+  const auto expect = [&](bool is_satisfied) {
+    const Outcome add = RunPlugin("ADD", DualStack());
+    EXPECT_EQ(add.json.value("code", 0), is_satisfied ? 0 : 11) << add;
+    EXPECT_EQ(RunLine("doctor policy").exit_code, is_satisfied ? 0 : 1);
+    EXPECT_EQ(RunLine("policy status -json").json.at("applied"), is_satisfied);
+    const std::string said = RunLine("policy status").err;
+    EXPECT_EQ(said.find("no policies were applied") == said.npos, is_satisfied) << said;
+  };
+  const auto refused = HasSubstr("ADDs are refused until");
+  EXPECT_THAT(RunLine("policy apply"), Exits(0, Err(refused)));
+  expect(false);
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(refused)));
+  expect(false);
+  EXPECT_THAT(RunLine("doctor policy").out, HasSubstr(R"("policies": [])"));
+  ReplaceFile(Cat(kDirectory, "/a.json"), R"({"version": 1, "addresses": {}})");
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(refused)));
+  expect(false);
+  WritePolicies({});
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(Not(refused))));
+  expect(true);
+  WritePolicies({kNamespaces});
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0));
+  expect(true);
+  fs::remove_all(kDirectory);
+  EnsureDirectory(kDirectory);
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(refused)));
+  expect(false);
+}
+
 TEST_F(PolicyBridges, DoctorSaysThatRulesAreLost) {
   Start("prod", "api");
   Apply({kNamespaces});

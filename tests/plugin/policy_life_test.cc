@@ -173,6 +173,19 @@ TEST_F(PolicyLife, WithoutPoliciesThereIsNothing) {
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
 }
 
+// What docs/moving.md says to do before an older release takes over.
+TEST_F(PolicyLife, AnEmptyDirectoryTakesAllOfItAway) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  const std::string before = ListTable();
+  Apply({kNamespaces});
+  EXPECT_FALSE(Reaches(dev, api));
+  EnsureDirectory("/run/no-policies");
+  EXPECT_THAT(RunLine("policy apply /run/no-policies"), Exits(0, Err(HasSubstr("0 policies in"))));
+  EXPECT_EQ(ListTable(), before);
+  EXPECT_TRUE(Reaches(dev, api));
+}
+
 TEST_F(PolicyLife, ADryRunSaysWhoseReachChangesAndChangesNothing) {
   Start("prod", "api");
   Start("dev", "test");

@@ -80,6 +80,89 @@ TEST_F(PolicyShown, InspectNamesTheRuleThatKeepsAClientOut) {
   EXPECT_EQ(CauseFrom(kOutsideIp4), nullptr);
 }
 
+// Whether anybody listens behind it or not.
+TEST_F(PolicyShown, InspectNamesWhatKeepsAClientOutOfAnUnpublishedOne) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Node& deaf = AddContainer("deaf");
+  Attach(DualStack(), As("deaf", deaf, LabelsOf("prod", "deaf")));
+  const auto inspect = [&](const std::string& name) {
+    return Run({"inspect", name, "-from", AddressOfNode(dev)});
+  };
+  EXPECT_THAT(inspect("api"), Exits(0));
+  EXPECT_THAT(inspect("deaf"), Exits(0));
+  Apply({kNamespaces});
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_THAT(inspect("api"), Exits(1, Out(HasSubstr("policy refuses"))));
+  EXPECT_THAT(inspect("deaf"), Exits(1, Out(HasSubstr("policy refuses"))));
+  json by_port = kNamespaces;
+  by_port["allow"].push_back({{"from", {{{"namespace", "dev"}}}}, {"ports", {"tcp/8080"}}});
+  Apply({by_port});
+  EXPECT_THAT(inspect("deaf"), Exits(0)) << "there is a port that it may ask for";
+}
+
+TEST_F(PolicyShown, InspectNamesTheIngressPolicyThatKeepsAClientOutOfAnUnpublishedOne) {
+  const json config = DualStack({{"ingressPolicy", "isolated"}});
+  Start("prod", "api", config);
+  Node& dev = Start("dev", "test", config);
+  Node& deaf = AddContainer("deaf");
+  Attach(config, As("deaf", deaf, LabelsOf("prod", "deaf")));
+  for (const std::string name : {"api", "deaf"}) {
+    EXPECT_THAT(Run({"inspect", name, "-from", AddressOfNode(dev)}),
+                Exits(1, Out(HasSubstr("'ingressPolicy'"))))
+        << name;
+  }
+}
+
+// What it says is what the kernel does.
+TEST_F(PolicyShown, TestKnowsTheAllocationsOfTheNode) {
+  StartAll();
+  Apply({kNamespaces});
+  const auto ask = [&](const std::string& from, const std::string& to) {
+    return Run({"policy", "test", "-dir", kDirectory, "-from", from, "-to", to, "-port", "tcp/80"});
+  };
+  for (const int family : {4, 6}) {
+    const std::string api = AddressOfNode(*api_, family);
+    EXPECT_THAT(ask(AddressOfNode(*dev_, family), api), Exits(1, Out("refused by namespaces\n")));
+    EXPECT_THAT(ask("ns=dev,job=test", api), Exits(1));
+    EXPECT_THAT(ask(AddressOfNode(*lb_, family), api), Exits(0, Out("allowed by namespaces#0\n")));
+  }
+  EXPECT_THAT(ask(kHostIp4, AddressOfNode(*api_)), Exits(0)) << "it is the node's own";
+  EXPECT_FALSE(Reaches(*dev_, *api_));
+  EXPECT_TRUE(Reaches(*lb_, *api_));
+}
+
+TEST_F(PolicyShown, TestKnowsThePrefixesThatCoverLabels) {
+  StartAll();
+  const auto ask = [&](const std::string& from) {
+    return Run({"policy",
+                "test",
+                "-dir",
+                kDirectory,
+                "-from",
+                from,
+                "-to",
+                "ns=prod,job=api",
+                "-port",
+                "tcp/80"});
+  };
+  const json api = {{"namespace", "prod"}, {"job", "api"}};
+  Apply({{{"name", "near"},
+          {"to", api},
+          {"allow", {{{"from", {"172.26.64.0/20", "fd00:26::/64"}}}}}}});
+  EXPECT_TRUE(Reaches(*dev_, *api_));
+  EXPECT_THAT(ask("ns=dev,job=test"), Exits(0, Out("allowed by near#0\n")));
+  EXPECT_THAT(ask("ns=dev,job=nowhere"), Exits(1, Out("refused by near\n")));
+  WritePolicies({{{"name", "near"}, {"to", api}, {"allow", {{{"from", {"172.26.64.0/20"}}}}}}});
+  EXPECT_THAT(ask("ns=dev,job=test"),
+              Exits(1, Out("refused by near\n"), Err(HasSubstr("some allocations"))));
+  Apply({{{"name", "not-there"},
+          {"from", {{"namespace", "dev"}}},
+          {"deny", {{{"to", {"172.26.64.0/20", "fd00:26::/64"}}}}}}});
+  EXPECT_FALSE(Reaches(*dev_, *api_));
+  EXPECT_THAT(ask("ns=dev,job=test"), Exits(1, Out("refused by not-there#deny0\n")));
+}
+
 // Without the chain more passes, not less.
 TEST_F(PolicyShown, InspectMarksNoChainWhileThePortAnswers) {
   StartAll();

@@ -1,7 +1,7 @@
 // The order of what a command does, as other programs see it: before each of its system calls that
 // can change something, they are asked what is there. A crash, or another command, may meet any of
 // these states. So the record comes first and goes last, and says `leaving` before anything goes;
-// the rules lead to a container only while it has its link; and an address is given back only when
+// a container's link is up only while its rules are there; and an address is given back only when
 // nothing leads to it any more, or its next owner would get what is meant for the last one.
 #include <filesystem>
 
@@ -168,8 +168,9 @@ class Order : public CliWorld {
 
 const Facts kAcquire = {"+making", "+lease"};
 const Facts kBridge = {"+bridge", "+bridge up", "+gateway", "+forwarding"};
-const Facts kLink =
-    {"+eth0", "+veth", "+veth in bridge", "+veth up", "+address", "+eth0 up", "+route"};
+// The host end gets its alias, by which it is known here, when it is set up.
+const Facts kPair = {"+eth0"};
+const Facts kLinkUp = {"+veth", "+veth in bridge", "+veth up", "+address", "+eth0 up", "+route"};
 // In force, and only then live.
 const Facts kPublish = {"+rules", "-making", "+live"};
 const Facts kLeaving = {"-live", "+leaving"};
@@ -189,12 +190,20 @@ TEST_F(Order, OfTheFirstAdd) {
   BreakAll();
   AddStaleFlow();
   EXPECT_EQ(ObserveAdd(),
-            Join({kAcquire, kBridge, kLink, {"+table"}, kPublish, kLocalhost, kFlow, {"+result"}}));
+            Join({kAcquire,
+                  kBridge,
+                  kPair,
+                  {"+table"},
+                  kPublish,
+                  kLocalhost,
+                  kFlow,
+                  kLinkUp,
+                  {"+result"}}));
 }
 
 TEST_F(Order, OfAdd) {
   AddStaleFlow();
-  EXPECT_EQ(ObserveAdd(), Join({kAcquire, kLink, kPublish, kFlow, {"+result"}}));
+  EXPECT_EQ(ObserveAdd(), Join({kAcquire, kPair, kPublish, kFlow, kLinkUp, {"+result"}}));
 }
 
 // It keeps its addresses.
@@ -203,12 +212,13 @@ TEST_F(Order, OfAddOnceMore) {
   AddStaleFlow();
   EXPECT_EQ(ObserveAdd(),
             Join({kLeaving,
-                  {"-rules"},
                   kNoLink,
+                  {"-rules"},
                   {"-leaving", "+making"},
-                  kLink,
+                  kPair,
                   kPublish,
                   kFlow,
+                  kLinkUp,
                   {"+result"}}));
 }
 
@@ -218,12 +228,13 @@ TEST_F(Order, OfAddOnceMoreWithAnotherAddress) {
   MustRun("ADD", json::parse(config));
   EXPECT_EQ(Observe(PluginCommand("ADD", config, {{"CNI_ARGS", "IP=172.26.64.50"}})),
             Join({kLeaving,
-                  {"-rules"},
                   kNoLink,
+                  {"-rules"},
                   {"-lease", "-leaving"},
                   kAcquire,
-                  kLink,
+                  kPair,
                   kPublish,
+                  kLinkUp,
                   {"+result"}}));
 }
 
@@ -231,38 +242,39 @@ TEST_F(Order, OfAddOnceMoreWithAnotherAddress) {
 TEST_F(Order, OfAnAddThatFails) {
   EXPECT_EQ(Observe(PluginCommand("ADD", config_.dump()), "/dev/full"),
             Join({kAcquire,
-                  kLink,
+                  kPair,
                   kPublish,
+                  kLinkUp,
                   kLeaving,
-                  {"-rules"},
                   kNoLink,
+                  {"-rules"},
                   {"-lease", "-leaving", "+message"}}));
 }
 
 TEST_F(Order, OfDel) {
   Attach(config_);
   AddStaleFlow();
-  EXPECT_EQ(ObserveDel(), Join({kLeaving, {"-rules"}, kNoLink, kFlow, {"-lease", "-leaving"}}));
+  EXPECT_EQ(ObserveDel(), Join({kLeaving, kNoLink, {"-rules"}, kFlow, {"-lease", "-leaving"}}));
 }
 
 TEST_F(Order, OfDelWithoutARecord) {
   Attach(config_);
   std::filesystem::remove(RecordOf("alloc-1"));
   AddReferenceRule();
-  EXPECT_EQ(ObserveDel(), Join({{"-rules", "-reference's rule"}, kNoLink, {"-lease"}}));
+  EXPECT_EQ(ObserveDel(), Join({kNoLink, {"-rules", "-reference's rule"}, {"-lease"}}));
 }
 
 TEST_F(Order, OfDelWithACutRecord) {
   Attach(config_);
   ReplaceFile(RecordOf("alloc-1"), R"({"live")");
-  EXPECT_EQ(ObserveDel(), Join({{"-rules"}, kNoLink, {"-lease", "-live", "+message"}}));
+  EXPECT_EQ(ObserveDel(), Join({kNoLink, {"-rules"}, {"-lease", "-live", "+message"}}));
 }
 
 TEST_F(Order, OfGc) {
   Attach(config_);
   AddStaleFlow();
   EXPECT_EQ(Observe(PluginCommand("GC", WithValid({"neighbour"}, config_).dump(), kNoContainer)),
-            Join({kLeaving, {"-rules"}, kNoLink, kFlow, {"-lease", "-leaving", "+message"}}));
+            Join({kLeaving, kNoLink, {"-rules"}, kFlow, {"-lease", "-leaving", "+message"}}));
 }
 
 // 127.0.0.1 is routed only where the rules are that keep it from others.
