@@ -89,6 +89,21 @@ std::set<Ip> Socket::AllAddresses() {
   return addresses;
 }
 
+std::set<int> Socket::LinksWithLearntAddresses() {
+  netlink::Message request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{.ifa_family = AF_INET6});
+  std::set<int> links;
+  netlink::ForEachMessage<ifaddrmsg>(
+      socket_.TransactOrThrow(request, "cannot list IPv6 addresses"),
+      [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
+        const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head.ifa_flags);
+        if (head.ifa_family == AF_INET6 && head.ifa_scope == RT_SCOPE_UNIVERSE &&
+            (flags & IFA_F_PERMANENT) == 0) {
+          links.insert(static_cast<int>(head.ifa_index));
+        }
+      });
+  return links;
+}
+
 std::vector<Ip> Socket::LocalAddresses(Family family) {
   netlink::Message request(
       RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = NumberOf(family), .rtm_type = RTN_LOCAL});

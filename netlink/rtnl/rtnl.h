@@ -272,6 +272,8 @@ class Socket {
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   [[nodiscard]] std::set<Ip> AllAddresses();
+  // Those with a global IPv6 address that expires, as router advertisements give them.
+  [[nodiscard]] std::set<int> LinksWithLearntAddresses();
   // Those at which this node is reached, of every link outside a VRF. By their routes: for a list
   // of the addresses themselves the kernel asks each link, also host veths, which have none.
   [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);

@@ -215,10 +215,14 @@ cni::Result WithGateways(cni::Result result) {
 }  // namespace
 
 Acquired WithAddresses(state::Record intent, cni::Result result, const config::Config& config) {
+  intent.ipam.default_routes = state::Record::DefaultRoutes::Of(result.routes);
   for (const cni::IpConfig& ip : result.ips) {
     intent.ipam.addresses.push_back(ip.address);
     if (config.link.is_gateway && ip.gateway) {
       intent.link.gateways.push_back({*ip.gateway, ip.address.prefix_length});
+    }
+    if (config.link.is_default_gateway && ip.gateway) {
+      intent.ipam.default_routes.Add(ip.gateway->family());
     }
   }
   intent.rules.forward_hook.ipv6 = intent.HasIpv6();

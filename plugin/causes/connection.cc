@@ -1,10 +1,12 @@
 #include "plugin/causes/connection.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/address_policy.h"
+#include "plugin/causes/in_container.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::causes {
@@ -21,6 +23,11 @@ std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Fami
   return std::nullopt;
 }
 
+// k.root-servers.net, far from link::Beyond().
+Ip AnotherBeyond(Family family) {
+  return Ip::Parse(family == Family::kIpv4 ? "193.0.14.129" : "2001:7fd::1").value();
+}
+
 // Of two that qualify the one that works.
 template <typename Qualifies>
 std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
@@ -34,6 +41,19 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
   return found;
 }
 
+// An address of `network` that is none of `known`.
+std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
+  constexpr std::uint64_t kMost = 8;
+  const bool has_hosts = network.prefix_length < network.address.bits();
+  for (std::uint64_t steps = has_hosts ? 1 : 0; steps < kMost; ++steps) {
+    const Ip address = network.Network().Plus(steps);
+    if (network.Contains(address) && !known.contains(address)) {
+      return address;
+    }
+  }
+  return std::nullopt;
+}
+
 // A machine beyond `uplink`: one that the default route leads to, else a neighbour there.
 std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
   const Ip beyond = link::Beyond(family);
@@ -42,11 +62,7 @@ std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Famil
     return beyond;
   }
   const std::optional<Cidr> own = GlobalAddress(facts, uplink, family);
-  if (!own || own->prefix_length >= own->address.bits() - 1) {
-    return std::nullopt;
-  }
-  const Ip first = own->Network().Plus(1);
-  return first == own->address ? first.Plus(1) : first;
+  return own ? AnotherIn(*own, {own->address}) : std::nullopt;
 }
 
 }  // namespace
@@ -123,7 +139,45 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port
   return uplink;
 }
 
+// Beyond the node, by a route that the container has. One that is there for certain is the node's
+// own router.
+std::optional<Ip> Planner::FindRouted(rtnl::Socket& container, Family family) {
+  const std::optional<Ip> router = net_.LookUpRoute({.destination = link::Beyond(family)}).gateway;
+  std::set<Ip> known = net_.AllAddresses();
+  known.merge(container.AllAddresses());
+  for (const Route& route : container.Routes()) {
+    const Cidr& network = route.destination;
+    const bool is_local = network.address.IsLinkLocal() || network.address.IsMulticast();
+    const bool is_meant = network.address.family() == family && !is_local;
+    const std::optional<Ip> client = !is_meant ? std::nullopt
+                                     : router && network.Contains(*router)
+                                         ? router
+                                         : AnotherIn(network, known);
+    const std::optional<rtnl::Link> link =
+        client ? LinkOf(net_.LookUpRoute({.destination = *client})) : std::nullopt;
+    if (link && FindUplink(facts_.Uplinks(),
+                           [&](const rtnl::Link& each) { return each.index == link->index; })) {
+      return client;
+    }
+  }
+  return std::nullopt;
+}
+
+// Where the network gives no default route, anyone is somebody that its other routes lead to.
 void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) {
+  const state::Record& record = *connection.server_record;
+  const Family family = connection.server.family();
+  const std::optional<netlink::Netns> netns =
+      record.ipam.default_routes.Has(family) ? std::nullopt : FindNetns(record);
+  std::optional<rtnl::Socket> container =
+      netns ? std::optional(rtnl::Socket::In(*netns)) : std::nullopt;
+  if (container && container->LookUpRoute({.destination = link::Beyond(family)}).error != 0) {
+    if (const std::optional<Ip> client = FindRouted(*container, family)) {
+      SetClient(connection, *client, &port);
+      connection.is_client_named = false;
+    }
+    return;
+  }
   connection.uplink = UplinkOfAnyone(&port, connection.server.family());
   const std::optional<Ip> anyone =
       connection.uplink ? AnyoneBeyond(facts_, *connection.uplink, connection.server.family())
@@ -177,6 +231,20 @@ std::optional<Connection> Planner::ToPort(const state::Record& record,
   }
   connection.destination = *node;
   return connection;
+}
+
+std::optional<Connection> Planner::ByAnotherClient(const Connection& connection) {
+  if (connection.from != Connection::Place::kBeyond || !connection.uplink) {
+    return std::nullopt;
+  }
+  const Family family = connection.family();
+  std::optional<Ip> client = AnyoneBeyond(facts_, *connection.uplink, family);
+  if (client == connection.source) {
+    client = client == link::Beyond(family) ? AnotherBeyond(family) : client->Plus(1);
+  }
+  Connection other = connection;
+  other.source = client.value_or(connection.source);
+  return client ? std::optional(other) : std::nullopt;
 }
 
 std::optional<Connection> Planner::ByUsualUplink(const Connection& connection,

@@ -56,6 +56,8 @@ class Planner {
   // The same by another uplink: the one that anyone's packets come by.
   [[nodiscard]] std::optional<Connection> ByUsualUplink(const Connection& connection,
                                                         const portmap::DnatEntry& port);
+  // The same from somebody else beyond the node.
+  [[nodiscard]] std::optional<Connection> ByAnotherClient(const Connection& connection);
   // From the allocation of `record` to `destination`: the node, an allocation, or any machine.
   // nullopt: the allocation has no address of that family.
   [[nodiscard]] std::optional<Connection> FromAllocation(const state::Record& record,
@@ -74,6 +76,7 @@ class Planner {
   // Who answers at an address of the node.
   void SetService(Connection& connection);
   void SetAnyone(Connection& connection, const portmap::DnatEntry& port);
+  [[nodiscard]] std::optional<Ip> FindRouted(rtnl::Socket& container, Family family);
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
                                                          Family family);
   // That `way` leads out of.

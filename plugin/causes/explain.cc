@@ -83,6 +83,11 @@ class Explainer {
         "tc -s qdisc show; nstat -az | grep -i drop");
   }
 
+  [[nodiscard]] Cause NoWayBack(const rtnl::RouteAnswer& back, std::string advice) const {
+    return Advice(Format("answers do not get to {}: {}", connection_.ClientText(), ErrorText(back)),
+                  std::move(advice));
+  }
+
   // `seen`: the packet, with its mark.
   [[nodiscard]] std::string LookAtRoutes(const Ip& destination,
                                          const Ip& source,
@@ -145,6 +150,16 @@ class Explainer {
          .mark = prerouting->step.mark});
     if (IsByReversePath(net_, way, *input, connection_.source)) {
       return {StrictReversePath(*input, connection_.ClientText())};
+    }
+    // Whom the node cannot answer, by a blackhole or without a route, the kernel does not hear.
+    const rtnl::RouteAnswer back = net_.LookUpRoute({.destination = connection_.source});
+    if (way.error != 0 && back.error != 0) {
+      return {NoWayBack(back,
+                        Format("look at the node's routes and rules: {} rule show; {} route "
+                               "get {}",
+                               tool_,
+                               tool_,
+                               connection_.source))};
     }
     if (way.error != 0) {
       return {Advice(Format("what comes by '{}' for {} does not get there: {}",
@@ -211,7 +226,7 @@ class Explainer {
         return causes;
       }
     }
-    return veth ? ByBridgeTable(record, *veth) : Causes();
+    return veth ? FindWrongPort(facts_, record, *veth) : Causes();
   }
 
   Causes FindSilence(const state::Record& record) {
@@ -225,27 +240,6 @@ class Explainer {
                                     Format("tcpdump -ni {} {}",
                                            ShellWord(record.id.ifname),
                                            connection_.server.is_ipv4() ? "arp" : "icmp6"))))};
-  }
-
-  // The bridge takes the container's MAC for its own, or has it at another port.
-  Causes ByBridgeTable(const state::Record& record, const rtnl::Link& veth) {
-    const Mac mac = record.ContainerMac();
-    const auto is_elsewhere = [&](const rtnl::FdbEntry& entry) {
-      return entry.mac == mac && entry.port != veth.index &&
-             entry.kind != rtnl::FdbEntry::Kind::kLearned;
-    };
-    const std::vector<rtnl::FdbEntry> entries = net_.AllFdbEntries();
-    const auto wrong = std::ranges::find_if(entries, is_elsewhere);
-    const std::optional<rtnl::Link> port =
-        wrong == entries.end() ? std::nullopt : facts_.FindLink(wrong->port);
-    if (!port) {
-      return {};
-    }
-    return {Advice(Format("the bridge has the container's MAC {} at '{}', not at '{}'",
-                          mac.Text(),
-                          port->name,
-                          veth.name),
-                   Format("look at that entry: bridge fdb show | grep {}", mac.Text()))};
   }
 
   // Filters of tc that it passes on the node: they may drop it.
@@ -312,9 +306,8 @@ class Explainer {
     if (back.error == 0) {
       return {};
     }
-    return {
-        Advice(Format("answers do not get to {}: {}", connection_.ClientText(), ErrorText(back)),
-               LookAtRoutes(connection_.source, connection_.server, *gateway, *prerouting))};
+    return {NoWayBack(back,
+                      LookAtRoutes(connection_.source, connection_.server, *gateway, *prerouting))};
   }
 
   // Between the service and the node's rules.

@@ -1,6 +1,7 @@
 #include "plugin/causes/explain_inside.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/list.h"
 #include "base/text.h"
@@ -37,11 +38,16 @@ Causes Advise(const std::string& text, const std::string& advice) {
   return {{.text = text, .fix = Fix::Advice(advice)}};
 }
 
-// A sandbox or a virtual machine has taken the frames, and does not answer.
+// A sandbox or a virtual machine has taken the frames, and does not answer. What it means to do
+// cannot be seen.
 Causes FindSilentReader(Inside& inside) {
   const std::optional<std::string> note =
       inside.interior ? FindFrameReaderNote(*inside.interior) : std::nullopt;
-  return note ? Advise(*note, "look there for what it does not answer") : Causes();
+  Causes causes = note ? Advise(*note, "look there for what it does not answer") : Causes();
+  for (Cause& cause : causes) {
+    cause.is_meant = true;
+  }
+  return causes;
 }
 
 // What is sent to `next`, a neighbour of the container, gets no further: it does not answer, or is
@@ -89,6 +95,15 @@ Causes FindWayFault(NodeFacts& facts,
   const rtnl::Link& own = *inside.interior->link;
   const rtnl::RouteAnswer way = net.LookUpRoute(query);
   const std::string tool = IpTool(query.destination.family());
+  const bool has_default = inside.record.ipam.default_routes.Has(query.destination.family());
+  if (way.error == ENETUNREACH && !has_default) {
+    return Advise(Format("in the container {} does not get to {}: the network gives no default "
+                         "route, and no other route leads there",
+                         what,
+                         query.destination),
+                  "if it is meant to get there: a route in the network's config, for new "
+                  "allocations");
+  }
   if (way.error != 0) {
     return Advise(
         Format(

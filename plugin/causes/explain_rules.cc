@@ -48,12 +48,32 @@ Causes ByOurs(NodeFacts& facts,
   return causes.empty() ? Causes{CauseOf(facts, connection, drop, "drops")} : causes;
 }
 
+// Whether somebody else beyond the node gets past the rule. Its own text does not always tell: a
+// chain may be entered, or a set looked up, by the client's address before.
+bool IsAboutClients(NodeFacts& facts, const Connection& connection, const Seen& drop) {
+  const std::optional<Connection> other = Planner(facts).ByAnotherClient(connection);
+  if (!other) {
+    return false;
+  }
+  const Trail trail = Probe(facts, *other);
+  const Seen* const same = trail.Drop();
+  return same == nullptr || same->step.table != drop.step.table ||
+         same->step.chain != drop.step.chain || same->step.handle != drop.step.handle;
+}
+
+// Of a rule of somebody else.
+Cause ByOthers(NodeFacts& facts, const Connection& connection, const Seen& drop) {
+  Cause cause = CauseOf(facts, connection, drop, "drops");
+  return !cause.is_meant && IsAboutClients(facts, connection, drop) ? AboutClients(std::move(cause))
+                                                                    : cause;
+}
+
 }  // namespace
 
 Causes ExplainByRule(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   if (const Seen* const drop = trail.Drop()) {
     return IsOurs(*drop) ? ByOurs(facts, connection, trail, *drop)
-                         : Causes{CauseOf(facts, connection, *drop, "drops")};
+                         : Causes{ByOthers(facts, connection, *drop)};
   }
   if (const Seen* const kept = KeptByRule(trail)) {
     return {CauseOf(facts, connection, *kept, "hands to a program that does not answer")};

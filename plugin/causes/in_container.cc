@@ -1,6 +1,7 @@
 #include "plugin/causes/in_container.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "base/list.h"
@@ -9,6 +10,7 @@
 #include "plugin/causes/on_node.h"
 #include "plugin/link/container.h"
 #include "plugin/link/frame_reader.h"
+#include "plugin/link/uplink.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -72,6 +74,13 @@ bool NeedsDefaultRoute(rtnl::Socket& container, const std::optional<Ip>& client,
          (client->family() == family && container.LookUpRoute({.destination = *client}).error != 0);
 }
 
+// Neither a route leads beyond every network, nor one drops what is sent there: that is meant.
+bool LacksDefaultRoute(rtnl::Socket& container, const std::vector<Route>& routes, Family family) {
+  return !HasDefaultRoute(routes, family) &&
+         container.LookUpRoute({.destination = link::Beyond(family)}).error == ENETUNREACH;
+}
+
+// Those that ADD gave.
 void LookAtDefaultRoutes(rtnl::Socket& container,
                          const rtnl::Link& link,
                          const state::Record& record,
@@ -80,7 +89,8 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
   const std::vector<Route> routes = container.Routes();
   for (const Family family : PublishedFamilies(record)) {
     const bool is_off = family == Family::kIpv6 && HasIpv6SwitchedOff(link);
-    if (is_off || HasDefaultRoute(routes, family)) {
+    if (is_off || !record.ipam.default_routes.Has(family) ||
+        !LacksDefaultRoute(container, routes, family)) {
       continue;
     }
     const std::optional<Ip> gateway = FindGateway(record, family);
@@ -196,6 +206,21 @@ std::optional<std::string> FindFrameReaderNote(Interior& inside) {
                 *reader);
 }
 
+std::vector<std::string> FindRouteNotes(Interior& inside) {
+  const std::vector<Route> routes = inside.net.Routes();
+  std::vector<std::string> notes;
+  for (const Family family : PublishedFamilies(inside.record)) {
+    if (!inside.record.ipam.default_routes.Has(family) &&
+        LacksDefaultRoute(inside.net, routes, family)) {
+      notes.push_back(
+          Format("the network gives no default route for {}: only clients that its "
+                 "other routes lead to get an answer",
+                 FamilyText(family)));
+    }
+  }
+  return notes;
+}
+
 std::optional<netlink::Netns> FindNetns(const state::Record& record) {
   std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
   return netns && netns->id() == record.netns ? std::move(netns) : std::nullopt;
@@ -246,12 +271,12 @@ Causes FindInContainer(Interior& inside, const std::optional<Ip>& client) {
              .fix = InsideFix(record, set_link + "up")}};
   }
   Causes causes = FindBlackhole(container, *link, InsideFix(record, ""));
+  Causes of_stack;  // what a sandbox or a virtual machine does without
   if (const std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
-    causes.push_back(
+    of_stack.push_back(
         {.text = *mismatch,
          .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
   }
-  Causes of_stack;  // what a sandbox or a virtual machine does without
   LookAtAddresses(container, *link, record, of_stack);
   LookAtDefaultRoutes(container, *link, record, client, of_stack);
   if (!of_stack.empty() && !link::FindFrameReader(netns, container, *link)) {

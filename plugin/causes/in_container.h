@@ -65,6 +65,10 @@ struct Interior {
 // That a sandbox or a virtual machine takes the frames of the interface (link/frame_reader.h).
 [[nodiscard]] std::optional<std::string> FindFrameReaderNote(Interior& inside);
 
+// That the network gives no default route for a published family, so that some clients get no
+// answer.
+[[nodiscard]] std::vector<std::string> FindRouteNotes(Interior& inside);
+
 // What it answers from its address in this network may leave by that of another one, which drops
 // what is not from its own address: of two default routes the kernel takes now this one and now
 // that, so that no single probe tells.

@@ -259,6 +259,27 @@ Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
   return {held};
 }
 
+Causes FindWrongPort(NodeFacts& facts, const state::Record& record, const rtnl::Link& veth) {
+  const Mac mac = record.ContainerMac();
+  const auto is_elsewhere = [&](const rtnl::FdbEntry& entry) {
+    return entry.mac == mac && entry.port != veth.index &&
+           entry.kind != rtnl::FdbEntry::Kind::kLearned;
+  };
+  const std::vector<rtnl::FdbEntry> entries = facts.host.net.AllFdbEntries();
+  const auto wrong = std::ranges::find_if(entries, is_elsewhere);
+  const std::optional<rtnl::Link> port =
+      wrong == entries.end() ? std::nullopt : facts.FindLink(wrong->port);
+  if (!port) {
+    return {};
+  }
+  return {
+      {.text = Format("the bridge has the container's MAC {} at '{}', not at '{}'",
+                      mac.Text(),
+                      port->name,
+                      veth.name),
+       .fix = Fix::Advice(Format("look at that entry: bridge fdb show | grep {}", mac.Text()))}};
+}
+
 Causes FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
   const bool has_network = gateway && gateway->up && gateway->master == 0 &&

@@ -36,6 +36,10 @@ namespace nomad_bridge::causes {
 
 // The bridge does not let frames pass by the allocation's port.
 [[nodiscard]] Causes FindHeldPort(NodeFacts& facts, const state::Record& record);
+// The bridge takes the container's MAC for its own, or has it at another port than `veth`.
+[[nodiscard]] Causes FindWrongPort(NodeFacts& facts,
+                                   const state::Record& record,
+                                   const rtnl::Link& veth);
 // Nothing leaves by `link`: its queue loses all. `prefix`: of the fix's command.
 [[nodiscard]] Causes FindBlackhole(rtnl::Socket& net,
                                    const rtnl::Link& link,

@@ -26,8 +26,8 @@ bool IsByReversePath(rtnl::Socket& net,
   if (answer.error != EINVAL || !source.is_ipv4()) {
     return answer.error == EXDEV;
   }
-  return IsReversePathStrict(link.name) &&
-         net.LookUpRoute({.destination = source}).link != link.index;
+  const rtnl::RouteAnswer back = net.LookUpRoute({.destination = source});
+  return IsReversePathStrict(link.name) && back.error == 0 && back.link != link.index;
 }
 
 Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {

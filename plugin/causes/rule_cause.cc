@@ -248,7 +248,17 @@ std::optional<std::string> UfwCommand(NodeFacts& facts,
                 connection.port);
 }
 
+Cause Meant(Cause cause, std::string_view why) {
+  cause.fix = Fix::Advice(Cat(why, cause.fix.command));
+  cause.is_meant = true;
+  return cause;
+}
+
 }  // namespace
+
+Cause AboutClients(Cause cause) {
+  return Meant(std::move(cause), "the rule is about clients' addresses; if it is not meant: ");
+}
 
 bool IsOurs(const Seen& seen) {
   return seen.step.table.name == firewall::TableId().name;
@@ -297,17 +307,15 @@ Cause CauseOf(NodeFacts& facts,
     command = InsideFix(*container, command);
   }
   if (IsOperators(connection, seen)) {
-    return {.text = std::move(text),
-            .fix = Fix::Advice(Cat(
-                "that chain has the operator's own rules; if this one is not meant: ", command)),
-            .is_meant = true};
+    return Meant({.text = std::move(text), .fix = std::move(command)},
+                 "that chain has the operator's own rules; if this one is not meant: ");
   }
-  if (seen.step.handle != 0 && rule.find("saddr") != std::string::npos) {
-    return {.text = std::move(text),
-            .fix = Fix::Advice(
-                Cat("the rule is about clients' addresses; if it is not meant: ", command))};
-  }
-  return {.text = std::move(text), .fix = std::move(command)};
+  Cause cause = {.text = std::move(text), .fix = std::move(command)};
+  const bool is_about_clients =
+      std::ranges::any_of(std::array{"saddr", "match-set", "xt match \"set\""},
+                          [&](const char* word) { return rule.find(word) != std::string::npos; });
+  return seen.step.handle != 0 && is_about_clients ? AboutClients(std::move(cause))
+                                                   : std::move(cause);
 }
 
 }  // namespace nomad_bridge::causes

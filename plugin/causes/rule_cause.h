@@ -18,6 +18,9 @@ namespace nomad_bridge::causes {
                             const Seen& seen,
                             const std::string& does);
 
+// `cause`, of a rule that only some clients meet: a ban, which no command undoes.
+[[nodiscard]] Cause AboutClients(Cause cause);
+
 // "what comes for the port", "what it sends to 10.0.0.1:80"; "what the port answers", "the answer"
 [[nodiscard]] std::string PacketText(const Connection& connection, probe::PacketKind packet);
 

@@ -25,6 +25,13 @@ void CheckInside(Examination& node, const Attachment& attachment) {
   }
 }
 
+bool HasFrameReader(const state::Record& record) {
+  const std::optional<netlink::Netns> netns = causes::FindNetns(record);
+  std::optional<causes::Interior> inside =
+      netns ? std::optional(causes::Interior{*netns, record}) : std::nullopt;
+  return inside && causes::FindFrameReaderNote(*inside);
+}
+
 }  // namespace
 
 void CheckMacs(Examination& node) {
@@ -33,7 +40,7 @@ void CheckMacs(Examination& node) {
     const bool is_ours = attachment->link && record.IsLive(cni::Part::kLink);
     const auto inside = is_ours ? node.host.net.FindPeer(*attachment->link) : std::nullopt;
     const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt;
-    if (mismatch) {
+    if (mismatch && !HasFrameReader(record)) {
       node.Fail(Format("container '{}': {}", record.id.container_id, *mismatch),
                 causes::InsideFix(record,
                                   Format("ip link set {} address {}",

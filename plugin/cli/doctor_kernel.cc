@@ -93,27 +93,20 @@ void CheckForwarding(Examination& node) {
   CheckForwardingToPorts(node);
 }
 
-// The node's way beyond is lost, or will be once what it learnt expires. One that was configured
-// needs no advertisements.
+// The node lives by what it has learnt from router advertisements there, and loses it once that
+// expires. Of a link that has learnt nothing there is nothing to lose: it would only begin to
+// believe them.
 void CheckAdvertisements(Examination& node) {
   if (!node.host.net.ForwardsAll(Family::kIpv6)) {
     return;
   }
-  const std::optional<int> way = node.host.net.LookupOutputInterface(link::Beyond(Family::kIpv6));
-  std::set<int> learnt;
+  std::set<int> learnt = node.host.net.LinksWithLearntAddresses();
   for (const rtnl::Socket::LearntRoute& each : node.host.net.LearntRoutes()) {
     learnt.insert(each.link);
   }
-  const std::vector<rtnl::Link> uplinks = link::Uplinks(node.inventory.links);
-  // With a link that is set down went its routes.
-  const bool is_set_down = std::ranges::any_of(uplinks, [&](const rtnl::Link& link) {
-    return !link.up && !node.host.net.Addresses(link).empty();
-  });
-  for (const rtnl::Link& link : uplinks) {
+  for (const rtnl::Link& link : link::Uplinks(node.inventory.links)) {
     const std::string setting = netlink::Ipv6Setting(link.name, "accept_ra");
-    const bool is_lost = !way && !is_set_down;
-    if (link.operational && (is_lost || learnt.contains(link.index)) && link.ipv6 &&
-        link.ipv6->accept_ra == 1) {
+    if (learnt.contains(link.index) && link.ipv6 && link.ipv6->accept_ra == 1) {
       node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",
                        link.name,
                        setting),

@@ -243,22 +243,21 @@ void CheckDnsStub(Examination& node) {
 }
 
 void CheckNodeConfig(Examination& node) {
-  const Fix fix = Fix::Advice(
-      R"(correct it: {"ignore": ["ports.world"], "policy": {"required": true}}, or one of both)");
+  const Fix fix = Fix::Advice("correct the file at that place");
   config::NodeConfig config;
   try {
     config = config::ReadNodeConfig();
   } catch (const Error& error) {
     return node.Fail(Cat(error.what(), "; ADDs are refused while no policies were applied"), fix);
   }
-  if (!config.ignore_error.empty()) {
-    node.Warn(config.ignore_error, fix);
+  for (const std::string& problem : config.problems) {
+    node.Warn(problem, fix);
   }
   for (const std::string& name : config.ignore) {
     if (!IsAnyCalled(name)) {
       node.Warn(
           Format("'{}' ignores '{}', and there is no such check", config::kNodeConfigFile, name),
-          fix);
+          Fix::Advice("an id that `nomad-bridge doctor` prints, or the first word of some"));
     }
   }
 }

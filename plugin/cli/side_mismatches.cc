@@ -103,6 +103,9 @@ class Inspection {
     if (const std::optional<std::string> note = causes::FindFrameReaderNote(inside)) {
       AddNote(*note);
     }
+    for (const std::string& note : causes::FindRouteNotes(inside)) {
+      AddNote(note);
+    }
     if (question_.to || (record_.rules.ports.empty() && client_)) {
       return LookAtUnpublished(inside);
     }

@@ -4,6 +4,7 @@
 #include "plugin/commands/commands.h"
 #include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
+#include "plugin/link/frame_reader.h"
 #include "plugin/state/events.h"
 #include "plugin/takeover/reference.h"
 
@@ -32,7 +33,9 @@ std::vector<std::string> CheckHostSide(Session& session,
   }
   std::vector<std::string> mismatches = rebuilt.TextsLeft();
   Append(mismatches, MismatchesLeft(session, record));
-  if (const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt) {
+  const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt;
+  link::Container& container = session.container;
+  if (mismatch && !link::FindFrameReader(container.netns, container.net, *inside)) {
     mismatches.push_back(*mismatch);
   }
   return mismatches;

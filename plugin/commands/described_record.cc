@@ -181,6 +181,7 @@ state::Record RecordFromPrevResult(Session& session, const std::optional<state::
     const cni::Result& result = *session.config.prev_result;
     RequireInterface(session.host, request.id, result);
     record.ipam.addresses = link::AddressesIn(result, request);
+    record.ipam.default_routes = state::Record::DefaultRoutes::Of(result.routes);
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
   if (session.type.Provides(cni::Part::kPorts) && !session.config.rules.ports.empty()) {

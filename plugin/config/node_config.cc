@@ -1,30 +1,60 @@
 #include "plugin/config/node_config.h"
 
-#include <algorithm>
-#include <initializer_list>
 #include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
+#include "base/nearest.h"
 #include "base/text.h"
-#include "plugin/cni/json.h"
+#include "plugin/policy/document.h"
 
 namespace nomad_bridge::config {
 namespace {
 
-// A mistyped "required" would let ADDs pass that are to be refused.
-void RefuseUnknownKeys(const cni::JsonView& object,
-                       std::initializer_list<std::string_view> allowed,
-                       const char* prefix) {
-  for (const std::string& key : object.Keys()) {
-    if (!Contains(allowed, key)) {
-      throw Error(
-          Code::kInvalidConfig,
-          Format("'{}' has the unknown key '{}{}'", kNodeConfigFile, prefix, key),
-          "allowed: 'ignore', a list of doctor's checks, and 'policy': {\"required\": true}");
+constexpr std::string_view kIgnore = "ignore";
+constexpr std::string_view kPolicy = "policy";
+constexpr std::string_view kRequired = "required";
+
+// A mistyped "policy" would let ADDs pass that are to be refused. Any other unknown key is named.
+void NameUnknownKeys(const policy::Node& root, NodeConfig& node) {
+  for (const policy::Node& key : root.Keys()) {
+    const std::vector<std::string_view> known = {kIgnore, kPolicy};
+    if (root.Find(key.text) != &root.elements[static_cast<std::size_t>(&key - root.keys.data())]) {
+      throw key.Refused(Format("'{}' stands twice", Excerpt(key.text)));
     }
+    if (Contains(known, key.text)) {
+      continue;
+    }
+    const Error unknown =
+        key.Refused(Format("unknown key '{}'{}", Excerpt(key.text), Suggestion(key.text, known)));
+    if (FindNearest(key.text, known) == kPolicy) {
+      throw unknown;
+    }
+    node.problems.emplace_back(unknown.what());
   }
+}
+
+void ReadIgnored(const policy::Node& root, NodeConfig& node) try {
+  for (const policy::Node& check : root.ElementsOf(kIgnore)) {
+    node.ignore.push_back(check.String("the id of a check of doctor"));
+  }
+} catch (const Error& error) {  // which no ADD needs
+  node.problems.emplace_back(error.what());
+}
+
+NodeConfig Read(const policy::SourceText& source) {
+  NodeConfig node;
+  const policy::Node root = policy::ParseDocument(source);
+  NameUnknownKeys(root, node);
+  ReadIgnored(root, node);
+  if (const policy::Node* const policy = root.Find(kPolicy)) {
+    policy->RequireKeys({kRequired});
+    const policy::Node* const required = policy->Find(kRequired);
+    node.policy_required = required != nullptr && required->Bool();
+  }
+  return node;
 }
 
 }  // namespace
@@ -34,22 +64,18 @@ NodeConfig ReadNodeConfig() {
   if (!text) {
     return {};
   }
-  const cni::JsonPtr document = cni::ParseJson(*text, kNodeConfigFile);
-  const cni::JsonView view(*document, kNodeConfigFile);
-  NodeConfig node;
-  RefuseUnknownKeys(view, {"ignore", "policy"}, "");
+  const policy::SourceText source = {.file = kNodeConfigFile, .text = *text};
   try {
-    for (const cni::JsonView& check : view.ElementsOf("ignore")) {
-      node.ignore.push_back(check.String());
+    return Read(source);
+  } catch (const Error& error) {
+    if (text->find(kRequired) != std::string::npos || text->find(kPolicy) != std::string::npos) {
+      throw Error(error.code(),
+                  error.msg(),
+                  Cat(error.details().empty() ? "" : Cat(error.details(), "; "),
+                      "correct it there: whether policies are required cannot be told"));
     }
-  } catch (const Error& error) {  // which no ADD needs
-    node.ignore_error = error.what();
+    return {.ignore = {}, .problems = {error.what()}};
   }
-  if (const cni::JsonView policy = view.Find("policy")) {
-    RefuseUnknownKeys(policy, {"required"}, "policy.");
-    node.policy_required = policy.FindBool("required").value_or(false);
-  }
-  return node;
 }
 
 }  // namespace nomad_bridge::config

@@ -62,9 +62,7 @@ std::string Describe(const Route& route) {
   return Cat(route.destination, route.gateway ? Cat(" via ", *route.gateway) : "");
 }
 
-std::vector<std::string> DiffInterface(const rtnl::Link& link,
-                                       const cni::Interface& expected,
-                                       ExpectedState state) {
+std::vector<std::string> DiffInterface(const rtnl::Link& link, ExpectedState state) {
   std::vector<std::string> mismatches;
   if (link.kind != "veth") {
     mismatches.push_back(
@@ -72,11 +70,6 @@ std::vector<std::string> DiffInterface(const rtnl::Link& link,
   }
   if (!link.up && state == ExpectedState::kUp) {
     mismatches.push_back(Format("interface '{}' is down", link.name));
-  }
-  const std::optional<Mac> mac = Mac::Parse(expected.mac);
-  if (mac && *mac != link.mac) {
-    mismatches.push_back(
-        Format("interface '{}' has the MAC {} instead of {}", link.name, link.mac, *mac));
   }
   return mismatches;
 }
@@ -158,9 +151,14 @@ std::vector<std::string> DiffContainer(Container& container,
   if (!link) {
     return {Format("interface '{}' is missing", ifname)};
   }
-  std::vector<std::string> mismatches =
-      DiffInterface(*link, expected.interfaces[static_cast<std::size_t>(*index)], state);
+  std::vector<std::string> mismatches = DiffInterface(*link, state);
   std::vector<std::string> missing;
+  const std::optional<Mac> mac =
+      Mac::Parse(expected.interfaces[static_cast<std::size_t>(*index)].mac);
+  if (mac && *mac != link->mac) {
+    missing.push_back(
+        Format("interface '{}' has the MAC {} instead of {}", link->name, link->mac, *mac));
+  }
   const std::vector<Cidr> addresses = container.net.Addresses(*link);
   for (const cni::IpConfig& ip : expected.ips) {
     if (ip.interface == index && !Contains(addresses, ip.address)) {

@@ -54,7 +54,7 @@ enum class ExpectedState { kUp, kAny };
 
 // How the container's interface, `link` if it is there, differs from `expected` (a prevResult,
 // which may also describe what other plugins made), one line each: link, MAC, state, addresses,
-// routes. Addresses and routes are not missing where a sandbox or a virtual machine has them
+// routes. MAC, addresses and routes may be others where a sandbox or a virtual machine has them
 // (frame_reader.h).
 [[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
                                                      const cni::Request& request,

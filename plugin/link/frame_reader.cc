@@ -17,11 +17,16 @@ bool HasAddress(rtnl::Socket& net, const rtnl::Link& link) {
   });
 }
 
-// A tun has no MAC: it has packets, no frames.
-std::optional<std::string> FindTap(rtnl::Socket& net) {
+// What takes the frames of `link`: a tap in the same bridge, or one that filters redirect them
+// to. A tun has no MAC: it has packets, no frames.
+std::optional<std::string> FindTap(rtnl::Socket& net, const rtnl::Link& link) {
+  const bool is_filtered = Contains(net.FilteredDirections(link), "ingress");
+  const auto takes = [&](const rtnl::Link& each) {
+    const bool is_beside = link.master != 0 && each.master == link.master;
+    return each.kind == "tun" && each.mac != Mac() && (is_beside || is_filtered);
+  };
   const std::vector<rtnl::Link> links = net.Links();
-  const auto tap = std::ranges::find_if(
-      links, [](const rtnl::Link& each) { return each.kind == "tun" && each.mac != Mac(); });
+  const auto tap = std::ranges::find_if(links, takes);
   return tap == links.end() ? std::nullopt : std::optional(Format("tap '{}'", tap->name));
 }
 
@@ -36,7 +41,7 @@ std::optional<std::string> FindFrameReader(const netlink::Netns& netns,
   if (socket) {
     return Format("a packet socket of {}", sockets::HolderOf(*socket));
   }
-  return Contains(net.FilteredDirections(link), "ingress") ? FindTap(net) : std::nullopt;
+  return FindTap(net, link);
 }
 
 }  // namespace nomad_bridge::link

@@ -1,9 +1,10 @@
 // Who takes the frames of a container's interface instead of its namespace's IP stack.
 //
 // gVisor's runsc takes the addresses off the interface, and reads its frames by a packet socket. A
-// virtual machine (tc-redirect-tap for Firecracker, Kata Containers) has a tap in the namespace,
-// and filters of tc redirect all frames between the interface and the tap. Either has the addresses
-// and the listeners itself, so what the namespace shows of them says nothing.
+// virtual machine has a tap in the namespace: filters of tc redirect all frames between the
+// interface and the tap (tc-redirect-tap for Firecracker, Kata Containers), or both are ports of
+// one bridge (QEMU, KubeVirt). Either has the addresses, the MAC and the listeners itself, so what
+// the namespace shows of them says nothing.
 //
 // Cost     Some round trips, and for the process all of /proc: for where something seems wrong.
 // Errors   kKernel

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include "base/list.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/config/node_config.h"
@@ -198,7 +199,11 @@ void RequirePolicies(const config::RulesConfig& rules,
   if (!type.Provides(cni::Part::kForward) || host.policy.AreApplied()) {
     return;
   }
-  if (rules.policy_required || config::ReadNodeConfig().policy_required) {
+  const config::NodeConfig node = config::ReadNodeConfig();
+  for (const std::string& problem : node.problems) {
+    LogLine("{}", problem);
+  }
+  if (rules.policy_required || node.policy_required) {
     throw Error(Code::kTryAgain,
                 "policies are required on this node, and none were applied since it booted",
                 "'policy.required' says so; apply at least one policy, or a file with "

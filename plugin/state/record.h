@@ -14,6 +14,7 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
+#include "base/route.h"
 #include "ipam/range.h"
 #include "netlink/core/netns.h"
 #include "plugin/cni/delegate.h"
@@ -73,8 +74,21 @@ struct Record {
     bool adopted = false;
   } link;
 
+  // For which families there is a default route.
+  struct DefaultRoutes {
+    bool ipv4 = false;
+    bool ipv6 = false;
+
+    [[nodiscard]] bool Has(Family family) const { return family == Family::kIpv4 ? ipv4 : ipv6; }
+    void Add(Family family) { (family == Family::kIpv4 ? ipv4 : ipv6) = true; }
+    // Those among `routes` that are for the main table.
+    [[nodiscard]] static DefaultRoutes Of(const std::vector<Route>& routes);
+  };
+
   struct Ipam {
     std::vector<Cidr> addresses;  // the container's
+    // That ADD gave the container. A network may have none on purpose.
+    DefaultRoutes default_routes;
     std::string data_dir;
     std::vector<Cidr> leases;                     // of `addresses`, those leased in data_dir
     std::vector<ipam::RangeSet> ranges;           // that they were chosen from, for people
@@ -93,17 +107,9 @@ struct Record {
     bool operator==(const Policy&) const = default;
   };
 
-  // For which families the node has a default route, or one had.
-  struct DefaultRoutes {
-    bool ipv4 = false;
-    bool ipv6 = false;
-
-    [[nodiscard]] bool Has(Family family) const { return family == Family::kIpv4 ? ipv4 : ipv6; }
-  };
-
   struct Rules : config::RuleSpec {
     std::vector<portmap::DnatEntry> ports;
-    // When the ports were published: shows what the node has lost since.
+    // The node's when the ports were published: shows what it has lost since.
     DefaultRoutes had_default_route;
     Policy policy;
   } rules;

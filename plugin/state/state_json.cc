@@ -141,14 +141,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Link,
                                                 foreign_ports,
                                                 gateways,
                                                 adopted)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::DefaultRoutes, ipv4, ipv6)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Ipam,
                                                 addresses,
+                                                default_routes,
                                                 data_dir,
                                                 leases,
                                                 ranges,
                                                 delegated)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Policy, sets, in, out, revision)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::DefaultRoutes, ipv4, ipv6)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Rules,
                                                 forward_hook,
                                                 ingress,

@@ -47,7 +47,7 @@ warn sysctl.rp_filter: rp_filter of 'nomad' is strict
 fix: sysctl -w net/ipv4/conf/nomad/rp_filter=2
 
 Advertisements $ sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.uplink.accept_ra=1
-ip -6 route delete default
+ip -6 address add 2001:db8:7::7/64 dev uplink nodad valid_lft 3600 preferred_lft 3600
 warn sysctl.accept_ra: 'uplink' takes no router advertisements
 fix: sysctl -w net/ipv6/conf/uplink/accept_ra=2
 

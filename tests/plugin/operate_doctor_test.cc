@@ -62,18 +62,70 @@ TEST_F(Doctor, FailsOnWarningsIfStrict) {
   EXPECT_EQ(Examine("-strict").exit_code, 1);
 }
 
+// Of links that have learnt nothing from router advertisements none is to begin to believe them.
+TEST_F(Doctor, WarnsOfAdvertisementsWhereSomethingWasLearntAlone) {
+  host().Shell(
+      "ip link add ifb0 type ifb; ip link set ifb0 up; "
+      "ip link add vx0 type vxlan id 7 dstport 4789 local 198.51.100.1; ip link set vx0 up; "
+      "ip link add card type veth peer name far; ip link set far up; ip link set card up; "
+      "ip -6 route delete default; sysctl -qw net.ipv6.conf.all.forwarding=1; "
+      "for link in ifb0 vx0 card uplink; do sysctl -qw net.ipv6.conf.$link.accept_ra=1; done");
+  EXPECT_EQ(FindingsOf("sysctl.accept_ra").at(0).at("verdict"), "ok");
+  host().Must(Words("ip -6 route add default via fe80::1 dev card proto ra"));
+  const std::vector<json> found = FindingsOf("sysctl.accept_ra");
+  ASSERT_EQ(found.size(), 1U) << json(found);
+  EXPECT_EQ(found.at(0).at("fix"), "sysctl -w net/ipv6/conf/card/accept_ra=2");
+}
+
 // What it leaves out is no reason for an ADD or the metrics to fail.
 TEST_F(Doctor, NamesWhatIsWrongWithTheListOfIgnoredChecks) {
   Node& more = AddContainer("more");
-  for (const auto& [text, what] : {std::pair{R"({"ignore": "dead"})", "config.json.ignore"},
-                                   std::pair{R"({"ignore": ["dead", "wrld"]})",
-                                             "ignores 'wrld', and there is no such check"}}) {
+  for (const auto& [text, what] :
+       {std::pair{R"({"ignore": "dead"})", "config.json:1:12: invalid 'ignore': 'dead'"},
+        std::pair{"{\n  \"ignore\": [\"dead\"],\n}", "config.json:3:1: no JSON"},
+        std::pair{R"({"ignored": ["dead"]})",
+                  "config.json:1:2: unknown key 'ignored'; did you mean 'ignore'?"},
+        std::pair{R"({"ignore": ["dead", "wrld"]})",
+                  "ignores 'wrld', and there is no such check"}}) {
     const NodeConfig config(text);
     const json found = FindingsOf("config").at(0);
     EXPECT_EQ(found.at("verdict"), "warn");
     EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(what));
+    EXPECT_THAT(found.at("advice").get<std::string>(), Not(HasSubstr("required")));
     EXPECT_EQ(RunLine("metrics").exit_code, 0);
     UseOnce(Config(), As("more", more));
+  }
+}
+
+TEST_F(Doctor, ReadsCommentsInTheNodesConfig) {
+  AttachDead("doomed");
+  ASSERT_THAT(Examine("-strict").out, HasSubstr("WARN  dead"));
+  const NodeConfig config("{\n  // known\n  \"ignore\": [\"dead\"]  /* for now */\n}\n");
+  EXPECT_EQ(FindingsOf("config").at(0).at("verdict"), "ok");
+  EXPECT_THAT(Examine("-strict").out, Not(HasSubstr("WARN  dead")));
+  UseOnce(Config(), As("more", AddContainer("more")));
+}
+
+// Policies may be required there.
+TEST_F(Doctor, NamesWhereTheNodesConfigRefusesADDs) {
+  Node& more = AddContainer("more");
+  for (const auto& [text, what] :
+       {std::pair{R"({"policy": {"requird": true}})",
+                  "config.json:1:13: unknown key 'requird'; did you mean 'required'?"},
+        std::pair{R"({"polcy": {"required": true}})",
+                  "config.json:1:2: unknown key 'polcy'; did you mean 'policy'?"},
+        std::pair{R"({"policy": {"required": 1}})", "config.json:1:25: invalid 'required': 1"},
+        std::pair{R"({"policy": {}, "policy": {"required": true}})",
+                  "config.json:1:16: 'policy' stands twice"},
+        std::pair{"{\"policy\": {\"required\": true}\n  \"ignore\": []}",
+                  "config.json:2:10: no JSON"}}) {
+    const NodeConfig config(text);
+    EXPECT_THAT(RunPlugin("ADD", Config(), As("more", more)),
+                Fails(7, MsgAndDetails(AllOf(HasSubstr(what), HasSubstr("correct it there")))));
+    const json found = FindingsOf("config").at(0);
+    EXPECT_EQ(found.at("verdict"), "fail");
+    EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(what));
+    EXPECT_EQ(found.at("advice"), "correct the file at that place");
   }
 }
 
@@ -92,10 +144,10 @@ TEST_F(Doctor, NamesOnceWhatIsInTheWayOfAFileOfOurs) {
 }
 
 TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
-  const NodeConfig config("{\n\"ignore\": [\"dead\",]}");
+  const NodeConfig config("{\n\"ignore\": [\"dead\",],\n\"policy\": {}}");
   const json found = FindingsOf("config").at(0);
   EXPECT_EQ(found.at("verdict"), "fail");
-  EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("line 2, column 19"));
+  EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("config.json:2:19: no JSON"));
   EXPECT_THAT(Examine(), Out(HasSubstr("\n1 failure, 0 warnings, ")));
   EXPECT_THAT(Examine("policy.in_force"), Out(HasSubstr("it cannot be told: ")));
   // People are told once; an alert on either check has something to go by.

@@ -56,7 +56,9 @@ class Owners : public CliWorld {
   }
 
   [[nodiscard]] Outcome CheckNow() { return Check(config_, result_, Allocation()); }
-  [[nodiscard]] Outcome DoctorNow() { return RunLine("doctor containers ports.blocked"); }
+  [[nodiscard]] Outcome DoctorNow() {
+    return RunLine("doctor containers bridge.mac ports.blocked");
+  }
 
   void Start(const std::string& program, const std::vector<std::string>& arguments = {}) {
     Command command = {.argv = {"nsenter", Cat("--net=", container().path()), "python3", "-c"}};
@@ -111,11 +113,21 @@ class Owners : public CliWorld {
     }
   }
 
+  // As QEMU's and KubeVirt's scripts do: the machine has the interface's MAC, that another one.
+  void BridgeToTap() {
+    container().Shell(
+        "ip address flush dev eth0; ip link set eth0 address 02:00:00:00:00:77; "
+        "ip tuntap add tap0 mode tap vnet_hdr; ip link add br0 type bridge; "
+        "for link in eth0 tap0; do ip link set $link master br0; done; "
+        "bridge link set dev eth0 learning off; "  // hairpin mode brings its own frames back
+        "ip link set tap0 up; ip link set br0 up");
+  }
+
   void ExpectNobodyAccused(const std::string& reader) {
     EXPECT_THAT(
         RunLine("inspect 8080"),
         Exits(0, Out(::testing::ContainsRegex(Cat("Note .*the frames of 'eth0' go to ", reader)))));
-    EXPECT_THAT(DoctorNow(), Exits(0, Out(HasSubstr("\n0 failures, 0 warnings, 2 ok\n"))));
+    EXPECT_THAT(DoctorNow(), Exits(0, Out(HasSubstr("\n0 failures, 0 warnings, 3 ok\n"))));
     EXPECT_THAT(CheckNow(), Exits(0, Out(""), Err("")));
   }
 
@@ -141,6 +153,31 @@ TEST_F(Owners, VirtualMachineMayHaveTheAddresses) {
   RedirectToTap();
   StartMachine("tap0");
   ExpectNobodyAccused("tap 'tap0': its listeners cannot be seen");
+}
+
+TEST_F(Owners, VirtualMachineMayBeBesideTheInterfaceInABridge) {
+  BridgeToTap();
+  StartMachine("tap0");
+  ExpectNobodyAccused("tap 'tap0': its listeners cannot be seen");
+}
+
+// One that sends by the network of others, say.
+TEST_F(Owners, TapInAnotherBridgeTakesNothing) {
+  container().Shell(
+      "ip tuntap add tap0 mode tap; ip link add br0 type bridge; ip link set tap0 master br0");
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(1, Out(HasSubstr("no listener on tcp/80"))));
+}
+
+// Whether it means to answer cannot be told from here.
+TEST_F(Owners, SilentVirtualMachineIsNoFaultOfTheNode) {
+  RedirectToTap();
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("its listeners cannot be seen from here"),
+                              HasSubstr("advice: look there for what it does not answer"),
+                              Not(HasSubstr("no listener")),
+                              Not(HasSubstr("fix:"))))));
+  EXPECT_THAT(RunLine("doctor containers ports.blocked ports.probe"), Exits(0));
 }
 
 // What CHECK refuses still has no word about the addresses.

@@ -216,7 +216,7 @@ TEST_F(PolicyBridges, DoctorSaysThatRulesAreLost) {
 // Else ADDs would pass that are to be refused.
 TEST_F(PolicyBridges, DoctorNamesAMistypedKeyOfTheNodesConfig) {
   const NodeConfig config(R"({"policy": {"requird": true}})");
-  EXPECT_THAT(RunLine("doctor policy"), Exits(0, Out(HasSubstr("unknown key 'policy.requird'"))));
+  EXPECT_THAT(RunLine("doctor policy"), Exits(0, Out(HasSubstr("unknown key 'requird'"))));
 }
 
 }  // namespace

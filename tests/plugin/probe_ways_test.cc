@@ -2,6 +2,7 @@
 // kinds of clients, both families, both settings of br_netfilter.
 #include "tests/plugin/lan_world.h"
 #include "tests/plugin/probe_world.h"
+#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -164,6 +165,94 @@ TEST_F(ProbeOnLan, ReachesTheAllocationsOwnAddressByTheBridgeAlone) {
               HasSubstr("chain FORWARD of table ip filter (policy drop)"));
   host().Shell(At(said, "/causes/0/fix").get<std::string>());
   EXPECT_EQ(TcpText(outside(), "198.51.100.50", 80), "hello");
+}
+
+// A network that leads to some networks alone, on purpose.
+class ProbeSplitRoutes : public CliWorld {
+ protected:
+  void SetUp() override {
+    host().Must(Words(Cat("ip route replace default via ", kOutsideIp4, " dev uplink")));
+    host().Must(Words(Cat("ip -6 route replace default via ", kOutsideIp6, " dev uplink")));
+  }
+  void AttachWith(const json& routes) {
+    const json config = DualStack({{"isDefaultGateway", false}, {"ipam", {{"routes", routes}}}});
+    result_ = Attach(Publish({Port(8080, 80)}, config),
+                     As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+    Serve(container(), Protocol::kTcp, {"::"}, 80, "hello");
+  }
+  void ExpectNoAdvice(const std::string& line) {
+    EXPECT_THAT(RunLine(line),
+                Exits(0, Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr("advice:"))))));
+  }
+
+  const json kToOutside = {{{"dst", "198.51.100.0/24"}}, {{"dst", "2001:db8:100::/64"}}};
+  const std::string kChecks = "doctor containers ports.blocked ports.probe";
+  json result_;
+};
+
+TEST_F(ProbeSplitRoutes, LackNoDefaultRoute) {
+  AttachWith(kToOutside);
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  ASSERT_EQ(TcpText(outside(), kHostIp6, 8080), "hello");
+  ExpectNoAdvice(kChecks);
+  ExpectNoAdvice("inspect 8080");
+  ExpectNoAdvice(Cat("inspect 8080 -from ", kOutsideIp4));
+  EXPECT_THAT(RunLine("inspect 8080").out,
+              AllOf(HasSubstr("service"),
+                    HasSubstr("Note         the network gives no default route for IPv4"),
+                    HasSubstr("the network gives no default route for IPv6")));
+}
+
+TEST_F(ProbeSplitRoutes, AreNamedToWhomTheyDoNotLead) {
+  AttachWith(kToOutside);
+  for (const char* const words : {"billing -to 203.0.113.9:443",
+                                  "billing -to [2001:db8:9::9]:443",
+                                  "8080 -from 203.0.113.9"}) {
+    EXPECT_THAT(RunLine(Cat("inspect ", words)),
+                Exits(1,
+                      Out(AllOf(HasSubstr("the network gives no default route, and no other route "
+                                          "leads there"),
+                                HasSubstr("a route in the network's config"),
+                                Not(HasSubstr("fix:"))))))
+        << words;
+  }
+}
+
+TEST_F(ProbeSplitRoutes, MayLeadNowhere) {
+  AttachWith(json::array());
+  ExpectNoAdvice(kChecks);
+  ExpectNoAdvice("inspect 8080");
+}
+
+// The record says what ADD gave.
+TEST_F(ProbeSplitRoutes, DoNotExcuseALostDefaultRouteOfTheOtherFamily) {
+  json routes = kToOutside;
+  routes.push_back({{"dst", "::/0"}});
+  AttachWith(routes);
+  ExpectNoAdvice(kChecks);
+  container().Must(Words("ip -6 route delete default"));
+  EXPECT_THAT(RunLine("doctor containers"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("no default route for IPv6"),
+                              HasSubstr("ip -6 route add default via fd00:26::1"),
+                              Not(HasSubstr("IPv4"))))));
+}
+
+// Ours has published the port by then: both translate it alike.
+TEST_F(ProbeWays, WithTheReferencePortmapBehindUs) {
+  Node& other = AddContainer("other");
+  const json ours = {{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}};
+  const Network network{.list = ListOf({ours, PortmapEntry()}, "nomad"),
+                        .path = MixedPath({"nomad-bridge"})};
+  MustAdd(network,
+          {.container_id = "other", .netns = other.path(), .port_mappings = {Port(8083, 80)}});
+  Serve(other, Protocol::kTcp, {"0.0.0.0"}, 80, "other");
+  ASSERT_THAT(host().Must(Words("iptables-save -t nat")), HasSubstr("CNI-DN-"));
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8083), "other");
+  ASSERT_EQ(TcpText(host(), kHostIp4, 8083), "other");
+  EXPECT_THAT(RunLine("doctor ports.blocked ports.probe"), Exits(0));
+  EXPECT_EQ(StationsOf(DiagnosisOf("8083")), kRouted);
+  EXPECT_EQ(WayFrom(kHostIp4, "8083"), "output nomad container service answer");
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ const json kFull = json::parse(R"({
     "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"], "adopted": true},
   "ipam": {
     "addresses": ["10.0.0.2/24", "fd00::2/64"], "data_dir": "/var/run/cni",
+    "default_routes": {"ipv4": true, "ipv6": true},
     "leases": ["10.0.0.2/24"],
     "ranges": [[{"subnet": "10.0.0.0/24", "first": "10.0.0.2", "last": "10.0.0.9",
                  "gateway": "10.0.0.1"}]],
