@@ -63,11 +63,11 @@ struct InUse {
 // stepped since. So nobody must have the address, nor may the owner have a record of this boot.
 bool IsOfAnEarlierBoot(state::Host& host,
                        const ipam::Store& store,
-                       const std::string& network,
-                       const ipam::Lease& lease) {
-  return WasWrittenBeforeBoot(store, lease.address) &&
-         !RecordedOwners(host, network).Contains(lease.owner) &&
-         !link::HeldAddresses(host).Contains(lease.address);
+                       const AttachmentId& owner,
+                       const Ip& address) {
+  // A file that names no interface may be an operator's, who reserves the address.
+  return !owner.ifname.empty() && WasWrittenBeforeBoot(store, address) &&
+         !host.records.Find(owner) && !link::HeldAddresses(host).Contains(address);
 }
 
 // Releases the lease of a requested address if it is stale: its owner's record is stale, or the
@@ -77,10 +77,13 @@ void RequireFree(state::Host& host,
                  const Ip& address,
                  const AttachmentId& id) {
   std::optional<ipam::LeaseOwner> owner;
+  AttachmentId owner_id{.network = id.network};
   // The leases' lock is released before an attachment's is tried: that is the order of locks.
   if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
     owner = store->FindOwner(address);
-    if (owner && IsOfAnEarlierBoot(host, *store, id.network, {address, *owner})) {
+    owner_id.container_id = owner ? owner->container_id : "";
+    owner_id.ifname = owner ? owner->ifname : "";
+    if (owner && IsOfAnEarlierBoot(host, *store, owner_id, address)) {
       store->Release(address, *owner);
       return;
     }
@@ -88,7 +91,6 @@ void RequireFree(state::Host& host,
   if (!owner || owner->Matches(ipam::OwnerOf(id))) {
     return;
   }
-  const AttachmentId owner_id{id.network, owner->container_id, owner->ifname};
   if (!CollectIfStale(host, owner_id)) {
     const std::optional<state::Record> record = host.records.Find(owner_id);
     throw cni::TakenBy(
@@ -193,12 +195,13 @@ Acquired AcquireLeases(state::Host& host,
     choice = TryAcquireFromFull(host, config, intent, earlier);
   }
   if (choice.full_set) {
-    throw Error(Code::kPoolExhausted,
-                Format("no free address in network '{}'", intent.id.network),
-                Format("every address of {} is leased in '{}/{}', and no lease is stale",
-                       Describe(config.ipam.ranges[*choice.full_set]),
-                       config.ipam.data_dir,
-                       intent.id.network));
+    throw Error(
+        Code::kPoolExhausted,
+        Format("no free address in network '{}'", intent.id.network),
+        Format("every address of {} is leased or reserved in '{}/{}', and no lease is stale",
+               Describe(config.ipam.ranges[*choice.full_set]),
+               config.ipam.data_dir,
+               intent.id.network));
   }
   return std::move(choice.acquired);
 }

@@ -145,15 +145,7 @@ void CheckOrphanLeases(Examination& node) {
   }
   const attachment::ReconcileReport leases =
       attachment::Collect(node.host, collection, Mode::kLook);
-  std::vector<std::string> collectable;
-  for (const Mismatch& mismatch : leases.mismatches.left()) {
-    if (mismatch.repairable) {
-      collectable.push_back(mismatch.text);
-    } else {
-      node.Warn(mismatch.text, mismatch.fix);
-    }
-  }
-  node.AddAll(Verdict::kWarn, collectable, kGcFix);
+  node.AddAll(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
 }
 
 void CheckLeasesLeft(Examination& node) {

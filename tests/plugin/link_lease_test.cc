@@ -108,6 +108,30 @@ TEST_F(LeaseFile, DirectoryMayHoldJunk) {
   EXPECT_EQ(Lease("172.26.64.2"), "?");
 }
 
+// An operator's `touch`, or a note in any words.
+TEST_F(LeaseFile, ThatIsNoneReservesItsAddressForGood) {
+  const std::vector<std::string> texts = {
+      "", "printer", "for the printer\n", "x\ny\n", "?\r\neth0"};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    WriteLease(Cat("10.9.0.", i + 2), texts[i]);
+    host().Must({"touch", "-d", "@1", Cat(kLeases, "/10.9.0.", i + 2)});  // before the boot
+  }
+  WriteLease("fd00:9::2", "");
+  const json config =
+      Config({{"ipam", {{"ranges", {{{{"subnet", "10.9.0.0/29"}, {"rangeEnd", "10.9.0.6"}}}}}}}});
+
+  EXPECT_THAT(RunPlugin("ADD", config), Fails(101, MsgAndDetails(HasSubstr("leased or reserved"))));
+  json asking = config;
+  asking["runtimeConfig"]["ips"] = {"10.9.0.2"};
+  EXPECT_THAT(RunPlugin("ADD", asking), Fails(102, MsgAndDetails(HasSubstr("reserves it"))));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(Lease(Cat("10.9.0.", i + 2)), texts[i]);
+  }
+  json ipv6 = config;
+  ipv6["ipam"]["ranges"] = {{{{"subnet", "fd00:9::/64"}}}};
+  EXPECT_THAT(AddressesIn(Attach(ipv6)), ElementsAre("fd00:9::3/64"));
+}
+
 TEST_F(LeaseFile, IsFoundAmong4000Others) {
   // All but the last 93 addresses of the /20, and every one of them behind the mark.
   for (int i = 2; i < 4002; ++i) {
