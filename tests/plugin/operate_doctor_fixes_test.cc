@@ -185,10 +185,6 @@ fix: mount -o remount,size=20%,nr_inodes=0 /run
 LeaseOfAnother $ printf 'zzz\r\neth0' >/var/run/cni/nomad/172.26.64.2
 fail leases.missing: the lease of 172.26.64.2 belongs to container 'zzz'
 advice: else: rm /var/run/cni/nomad/172.26.64.2 && nomad-bridge reconcile
-
-LeaseOfOldPlugin $ printf old >/var/run/cni/nomad/172.26.70.1
-warn leases.orphan: is of container 'old' and names no interface: whether it runs cannot be told
-advice: if it does not: rm /var/run/cni/nomad/172.26.70.1
 )";
 
 struct Damage : Named {
