@@ -51,6 +51,10 @@ struct LeaseOwner {
                                                           const std::string& network,
                                                           const Ip& address);
 
+// Of addresses that containers of other plugins had when the directory was new: their leases are
+// in another one. It stays for as long as somebody has the address.
+inline const LeaseOwner kLeasedElsewhere{.container_id = "leased-elsewhere", .ifname = "unknown"};
+
 struct Lease {
   Ip address;
   LeaseOwner owner;

@@ -228,7 +228,8 @@ class Collector {
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
-    if (!collection_.valid && held_->Contains(lease.address)) {
+    const bool is_anothers = lease.owner == ipam::kLeasedElsewhere;
+    if ((!collection_.valid || is_anothers) && held_->Contains(lease.address)) {
       return;
     }
     const bool is_for_operator = collection_.network.empty();
@@ -245,7 +246,7 @@ class Collector {
             dumps_);
       });
     } else if (auto store = StoreIn(directory);
-               store && WasWrittenBeforeBoot(*store, lease.address)) {
+               store && (is_anothers || WasWrittenBeforeBoot(*store, lease.address))) {
       TakeBack(id, std::move(text), [&] {
         store->Release(lease.address, lease.owner);
         return std::vector<std::string>();

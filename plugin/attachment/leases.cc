@@ -48,6 +48,9 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
   }
   // Looked for again: under the lock nobody changes them.
   for (const Ip& address : LostLeases(record)) {
+    if (store && mismatches.is_repairing()) {
+      store->Release(address, ipam::kLeasedElsewhere);  // for want of its lease
+    }
     Mismatch mismatch{Mismatch::Area::kLease,
                       record.id.container_id,
                       Format("the lease of {} is missing", address)};
