@@ -147,7 +147,7 @@ void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) 
     return;
   }
   const std::optional<LeaseOwner> present = store.FindOwner(address);
-  std::string by = "by a lease without an owner";
+  std::string by = "a file in the data directory reserves it";
   if (present) {
     by = Format("by container '{}', interface '{}'", present->container_id, present->ifname);
   }

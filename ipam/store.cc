@@ -31,14 +31,15 @@ std::string Content(const LeaseOwner& owner) {
   return Cat(owner.container_id, kLineEnd, owner.ifname);
 }
 
+// Nothing but what a plugin writes is a lease: an operator's note reserves the address.
 std::optional<LeaseOwner> ParseOwner(std::string_view content) {
   content = Trim(content);
-  if (content.empty()) {
-    return std::nullopt;
-  }
-  const std::size_t line_end = std::min(content.find_first_of(kLineEnd), content.size());
-  return LeaseOwner{.container_id = std::string(content.substr(0, line_end)),
-                    .ifname = std::string(Trim(content.substr(line_end)))};
+  const std::size_t end = std::min(content.find(kLineEnd), content.size());
+  LeaseOwner owner{.container_id = std::string(content.substr(0, end)),
+                   .ifname = std::string(Trim(content.substr(end)))};
+  const bool is_lease = IsPlainName(owner.container_id) &&
+                        owner.ifname.find_first_of(kWhiteSpace) == owner.ifname.npos;
+  return is_lease ? std::optional(std::move(owner)) : std::nullopt;
 }
 
 std::optional<LeaseOwner> ReadOwner(const std::string& path) {
@@ -86,18 +87,7 @@ std::optional<Store> Store::OpenIfExists(const std::string& data_dir, const std:
 }
 
 bool Store::Reserve(const Ip& address, const LeaseOwner& owner) {
-  const std::string path = PathOf(address);
-  if (CreateFile(path, Content(owner))) {
-    return true;
-  }
-  if (!IsFree(address)) {
-    return false;
-  }
-  // An empty file: nobody can be about to fill it, for we hold the lock. Removed first rather than
-  // replaced, because a replacement killed half way leaves a second file that the reference plugin
-  // takes for a lease.
-  EnsureFileGone(path);
-  return CreateFile(path, Content(owner));
+  return CreateFile(PathOf(address), Content(owner));
 }
 
 void Store::Release(const Ip& address, const LeaseOwner& owner) {
@@ -108,8 +98,7 @@ void Store::Release(const Ip& address, const LeaseOwner& owner) {
 }
 
 bool Store::IsFree(const Ip& address) const {
-  const std::optional<struct stat> status = FindStatus(PathOf(address));
-  return !status || (S_ISREG(status->st_mode) && status->st_size == 0);
+  return !FindStatus(PathOf(address));
 }
 
 std::optional<LeaseOwner> Store::FindOwner(const Ip& address) const {
@@ -121,31 +110,11 @@ std::vector<Lease> Store::Leases() const {
   for (const std::string& name : Entries(directory_)) {
     const std::optional<Ip> address = Ip::Parse(name);
     std::optional<LeaseOwner> owner = address ? FindOwner(*address) : std::nullopt;
-    if (owner && IsPlainName(owner->container_id)) {
+    if (owner) {
       leases.push_back({.address = *address, .owner = *std::move(owner)});
     }
   }
   return leases;
-}
-
-std::vector<Ip> Store::Garbage() const {
-  std::vector<Ip> garbage;
-  for (const std::string& name : Entries(directory_)) {
-    const std::optional<Ip> address = Ip::Parse(name);
-    if (address && !IsFree(*address)) {
-      const std::optional<LeaseOwner> owner = FindOwner(*address);
-      if (!owner || !IsPlainName(owner->container_id)) {
-        garbage.push_back(*address);
-      }
-    }
-  }
-  return garbage;
-}
-
-void Store::RemoveGarbage(const Ip& address) {
-  if (::remove(PathOf(address).c_str()) != 0 && errno != ENOENT) {
-    throw ErrnoError(Code::kIo, Format("cannot remove '{}'", PathOf(address)));
-  }
 }
 
 std::optional<std::int64_t> Store::WrittenAt(const Ip& address) const {

@@ -7,12 +7,11 @@
 //                                                line end
 //            <dir>/<network>/lock                flock(2)ed by every operation, also by those of
 //                                                the reference plugin
-//            Leases of very old plugins hold the container id alone.
-// Other      Names that are no address are ignored. An empty file is what the reference plugin
-// files      leaves if it is killed between creating and writing; there it blocks its address for
-//            ever. Here it counts as free, and Reserve() overwrites it, which is safe because every
-//            writer holds the lock. Anything else under an address's name keeps the address taken,
-//            whatever it is: Garbage() lists what is nobody's lease.
+//            Leases of very old plugins hold the container id alone: its DEL releases them.
+// Reserved   Anything else under an address's name, also an empty file, is how an operator reserves
+//            the address: it is taken, and stays so.
+// Other      Names that are no address are ignored.
+// files
 // Locks      A Store holds the lock for its lifetime. Keep that short, and never across a call that
 //            changes the kernel.
 // Errors     kIo for the file system, kTryAgain if the lock stays taken.
@@ -52,6 +51,10 @@ struct LeaseOwner {
                                                           const std::string& network,
                                                           const Ip& address);
 
+// Of addresses that containers of other plugins had when the directory was new: their leases are
+// in another one. It stays for as long as somebody has the address.
+inline const LeaseOwner kLeasedElsewhere{.container_id = "leased-elsewhere", .ifname = "unknown"};
+
 struct Lease {
   Ip address;
   LeaseOwner owner;
@@ -71,18 +74,13 @@ class Store {
   // Removes the lease if `owner` owns it; any other stays. Absent is success.
   void Release(const Ip& address, const LeaseOwner& owner);
 
-  // Whether Reserve() would succeed: no file, or an empty one. One lstat(2).
+  // Whether Reserve() would succeed: there is no file. One lstat(2).
   [[nodiscard]] bool IsFree(const Ip& address) const;
-  // nullopt if it is free, or if its file names no owner.
+  // nullopt if it is free, or reserved.
   [[nodiscard]] std::optional<LeaseOwner> FindOwner(const Ip& address) const;
-  // Every lease of an owner that a runtime can have named, in no order. Opens each file, which is
-  // slow with thousands: only for DEL without a record, GC and a full pool.
+  // Every lease, in no order. Opens each file, which is slow with thousands: only for DEL without a
+  // record, GC and a full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;
-  // What keeps an address taken and is no lease: a file that names no container as a runtime may
-  // call one, a directory, a link.
-  [[nodiscard]] std::vector<Ip> Garbage() const;
-  // Not a directory with something in it, which stays: kIo.
-  void RemoveGarbage(const Ip& address);
   // Seconds since the epoch at which the lease was written; nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;
 

@@ -14,6 +14,7 @@
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/stale_conntrack.h"
+#include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -31,17 +32,25 @@ Acquired WithLeases(const state::Record& intent,
 }
 
 // Whether the kernel shows that an address is in use that no lease names: its lease was lost, or is
-// in another directory.
+// in another directory. The same few round trips with any number of attachments of ours.
 struct InUse {
   state::Host& host;
   const state::Record& intent;
-  bool is_new_directory;  // all leases may have been lost
   link::HeldAddresses& held;
 
   [[nodiscard]] bool operator()(const Ip& address) const {
     const std::optional<nft::Element> element = firewall::FindAddress(host.nft, address);
     return element ? IsOfALiveOwner(std::string(element->owner()), address)
-                   : is_new_directory && held.Contains(address);
+                   : IsNeighbour(address) || takeover::IsAccepted(host.nft, address);
+  }
+
+  // Of a former attachment of ours, which had this MAC, the kernel may remember its address.
+  [[nodiscard]] bool IsNeighbour(const Ip& address) const {
+    const std::string& name = intent.link.gateway_ifname;
+    const std::optional<rtnl::Link> gateway = name.empty() ? std::nullopt : host.net.FindLink(name);
+    const std::optional<rtnl::Neighbour> neighbour =
+        gateway ? host.net.FindNeighbour(*gateway, address) : std::nullopt;
+    return neighbour && neighbour->mac != Mac::For(address) && held.Contains(address);
   }
 
   [[nodiscard]] bool IsOfALiveOwner(const std::string& owner, const Ip& address) const {
@@ -59,15 +68,18 @@ struct InUse {
   }
 };
 
-// Whether the lease predates the boot. Its time alone proves nothing: the clock may have been
-// stepped since. So nobody must have the address, nor may the owner have a record of this boot.
-bool IsOfAnEarlierBoot(state::Host& host,
-                       const ipam::Store& store,
-                       const std::string& network,
-                       const ipam::Lease& lease) {
-  return WasWrittenBeforeBoot(store, lease.address) &&
-         !RecordedOwners(host, network).Contains(lease.owner) &&
-         !link::HeldAddresses(host).Contains(lease.address);
+// Whether the lease predates the boot, or was another plugin's. Its time alone proves nothing: the
+// clock may have been stepped since. So nobody must have the address, nor may the owner have a
+// record of this boot.
+bool IsOver(state::Host& host,
+            const ipam::Store& store,
+            const AttachmentId& owner,
+            const Ip& address) {
+  // A file that names no interface may be an operator's, who reserves the address.
+  return !owner.ifname.empty() &&
+         (store.FindOwner(address) == ipam::kLeasedElsewhere ||
+          WasWrittenBeforeBoot(store, address)) &&
+         !host.records.Find(owner) && !link::HeldAddresses(host).Contains(address);
 }
 
 // Releases the lease of a requested address if it is stale: its owner's record is stale, or the
@@ -77,10 +89,13 @@ void RequireFree(state::Host& host,
                  const Ip& address,
                  const AttachmentId& id) {
   std::optional<ipam::LeaseOwner> owner;
+  AttachmentId owner_id{.network = id.network};
   // The leases' lock is released before an attachment's is tried: that is the order of locks.
   if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
     owner = store->FindOwner(address);
-    if (owner && IsOfAnEarlierBoot(host, *store, id.network, {address, *owner})) {
+    owner_id.container_id = owner ? owner->container_id : "";
+    owner_id.ifname = owner ? owner->ifname : "";
+    if (owner && IsOver(host, *store, owner_id, address)) {
       store->Release(address, *owner);
       return;
     }
@@ -88,7 +103,6 @@ void RequireFree(state::Host& host,
   if (!owner || owner->Matches(ipam::OwnerOf(id))) {
     return;
   }
-  const AttachmentId owner_id{id.network, owner->container_id, owner->ifname};
   if (!CollectIfStale(host, owner_id)) {
     const std::optional<state::Record> record = host.records.Find(owner_id);
     throw cni::TakenBy(
@@ -111,6 +125,24 @@ void ReleaseAbandoned(ipam::Store& store,
   }
 }
 
+// Leases the addresses of other plugins' containers, whose leases are in another directory. A
+// silent container shows in its namespace alone; to look into all of them is too slow for every
+// ADD.
+void LeaseHeldAddresses(state::Host& host,
+                        ipam::Store& store,
+                        const std::vector<ipam::RangeSet>& sets,
+                        link::HeldAddresses& held) {
+  for (const ipam::RangeSet& set : sets) {
+    for (const ipam::Range& range : set) {
+      for (const Ip& address : held.All()) {
+        if (range.Offers(address) && !firewall::FindAddress(host.nft, address)) {
+          static_cast<void>(store.Reserve(address, ipam::kLeasedElsewhere));
+        }
+      }
+    }
+  }
+}
+
 // Chooses, records and reserves, in this order; nothing if a range set is full.
 struct Choice {
   Acquired acquired;
@@ -122,16 +154,16 @@ Choice TryAcquire(state::Host& host,
                   const state::Record& intent,
                   const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
-  const bool is_new = store.IsNew();
-  if (is_new) {
+  link::HeldAddresses held(host);
+  if (store.IsNew()) {
     // The directory may have been lost while attachments live, and not all of them have elements.
     RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
+    LeaseHeldAddresses(host, store, config.ipam.ranges, held);
   }
-  link::HeldAddresses held(host);
   const ipam::Request wanted{
       .requested = config.ipam.requested,
       .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>(),
-      .is_in_use = InUse{host, intent, is_new, held},
+      .is_in_use = InUse{host, intent, held},
       .owner = ipam::OwnerOf(intent.id)};
   const ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
   if (choice.full_set) {
@@ -193,12 +225,13 @@ Acquired AcquireLeases(state::Host& host,
     choice = TryAcquireFromFull(host, config, intent, earlier);
   }
   if (choice.full_set) {
-    throw Error(Code::kPoolExhausted,
-                Format("no free address in network '{}'", intent.id.network),
-                Format("every address of {} is leased in '{}/{}', and no lease is stale",
-                       Describe(config.ipam.ranges[*choice.full_set]),
-                       config.ipam.data_dir,
-                       intent.id.network));
+    throw Error(
+        Code::kPoolExhausted,
+        Format("no free address in network '{}'", intent.id.network),
+        Format("every address of {} is leased or reserved in '{}/{}', and no lease is stale",
+               Describe(config.ipam.ranges[*choice.full_set]),
+               config.ipam.data_dir,
+               intent.id.network));
   }
   return std::move(choice.acquired);
 }

@@ -148,47 +148,26 @@ class Collector {
 
   void LookAtLeasesIn(const LeaseDirectory& directory) {
     std::vector<ipam::Lease> leases;
-    std::vector<Ip> garbage;
     // The leases' lock is released again: an attachment's comes before it.
     if (const auto store = StoreIn(directory)) {
       leases = store->Leases();
-      garbage = store->Garbage();
     }
-    // After the leases: an ADD writes its record before its leases, so that the owner of each lease
-    // that was seen has its record by now.
-    RecordedOwners owners(host_, directory.network);
     held_.emplace(host_);
-    for (const Ip& address : garbage) {
-      LookAtGarbage(directory, address);
-    }
     for (const ipam::Lease& lease : leases) {
       const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
-      if (recorded_.contains(id) || IsValid(id)) {
+      // A file that names no interface may be an operator's, who reserves the address.
+      if (id.ifname.empty() || recorded_.contains(id) || IsValid(id)) {
         continue;
       }
       report_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
         const std::optional<FileLock> lock = LockOf(id);
-        if (lock && !owners.Contains(lease.owner)) {
+        // An ADD writes its record before its leases: the owner of a lease that was seen has its
+        // record by now.
+        if (lock && !host_.records.Find(id)) {
           LookAtLease(lease, directory, id);
         }
       });
     }
-  }
-
-  // A file that keeps an address taken and is no lease, unless a container has the address.
-  void LookAtGarbage(const LeaseDirectory& directory, const Ip& address) {
-    if (held_->Contains(address)) {
-      return;
-    }
-    const std::string text =
-        Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
-    report_.Try(Mismatch::Area::kLeftOver, text, [&] {
-      report_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
-        if (auto store = StoreIn(directory)) {
-          store->RemoveGarbage(address);
-        }
-      });
-    });
   }
 
   // Our ports of the bridge that belong neither to a valid attachment nor to one with a record:
@@ -216,17 +195,8 @@ class Collector {
     }
   }
 
-  // The lease may name no interface.
   [[nodiscard]] bool IsValid(const AttachmentId& id) const {
-    if (!collection_.valid) {
-      return false;
-    }
-    if (!id.ifname.empty()) {
-      return collection_.valid->contains(id);
-    }
-    const auto first = collection_.valid->lower_bound(id);  // an empty name comes before all others
-    return first != collection_.valid->end() && first->network == id.network &&
-           first->container_id == id.container_id;
+    return collection_.valid && collection_.valid->contains(id);
   }
 
   std::optional<FileLock> LockOf(const AttachmentId& id) {
@@ -248,9 +218,8 @@ class Collector {
     return ipam::Store::OpenIfExists(directory.data_dir, directory.network);
   }
 
-  // Without an interface in the lease its link is unknown.
   bool HasNothingElse(const AttachmentId& id) {
-    return !id.ifname.empty() && !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
+    return !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
            !takeover::HasReferenceRules(id, dumps_.reference_rules);
   }
 
@@ -259,7 +228,8 @@ class Collector {
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
-    if (!collection_.valid && held_->Contains(lease.address)) {
+    const bool is_anothers = lease.owner == ipam::kLeasedElsewhere;
+    if ((!collection_.valid || is_anothers) && held_->Contains(lease.address)) {
       return;
     }
     const bool is_for_operator = collection_.network.empty();
@@ -276,21 +246,11 @@ class Collector {
             dumps_);
       });
     } else if (auto store = StoreIn(directory);
-               store && WasWrittenBeforeBoot(*store, lease.address)) {
+               store && (is_anothers || WasWrittenBeforeBoot(*store, lease.address))) {
       TakeBack(id, std::move(text), [&] {
         store->Release(lease.address, lease.owner);
         return std::vector<std::string>();
       });
-    } else if (is_for_operator && id.ifname.empty()) {
-      report_.mismatches.AddUnrepairable(
-          {.area = Mismatch::Area::kLeftOver,
-           .text = Format("the lease of {} in '{}' is of container '{}' and names no interface: "
-                          "whether it runs cannot be told",
-                          lease.address,
-                          directory,
-                          id.container_id),
-           .fix = Fix::Advice(Format("if it does not: rm {}",
-                                     ShellWord(Format("{}/{}", directory, lease.address))))});
     }
   }
 

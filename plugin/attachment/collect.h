@@ -5,7 +5,8 @@
 // Stale    An attachment whose namespace is gone, or that a killed command left (liveness.h); for a
 //          GC with a list of valid attachments, whatever is not in it. One that a command works on
 //          counts as alive.
-// Leases   A lease without a record whose address no container has (link/liveness.h) is taken back
+// Leases   A file that only reserves its address (ipam/store.h) stays. A lease without a record
+//          whose address no container has (link/liveness.h) is taken back
 //          if it is from before the last boot; for the operator also if its owner has neither a
 //          link nor, as an attachment of the reference plugins, rules.
 // Records  A void record (state/record_store.h) of an attachment without a link is removed.

@@ -33,26 +33,6 @@ std::vector<Ip> LostLeases(const state::Record& record) {
 
 }  // namespace
 
-bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) {
-  const AttachmentId id{network_, owner.container_id, owner.ifname};
-  if (!owner.ifname.empty()) {
-    return host_.records.Find(id).has_value();
-  }
-  if (!listed_) {
-    const std::vector<AttachmentId> all = host_.records.List(network_);
-    listed_.emplace(all.begin(), all.end());
-  }
-  // An empty name comes before all others.
-  for (auto each = listed_->lower_bound(id);
-       each != listed_->end() && each->container_id == id.container_id;
-       ++each) {
-    if (host_.records.Find(*each)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address) {
   const std::int64_t boot = BootTime();
   return store.WrittenAt(address).value_or(boot) < boot;
@@ -68,14 +48,17 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
   }
   // Looked for again: under the lock nobody changes them.
   for (const Ip& address : LostLeases(record)) {
+    if (store && mismatches.is_repairing()) {
+      store->Release(address, ipam::kLeasedElsewhere);  // for want of its lease
+    }
     Mismatch mismatch{Mismatch::Area::kLease,
                       record.id.container_id,
                       Format("the lease of {} is missing", address)};
     if (store && !store->IsFree(address)) {
       const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
-      mismatch.text = Format("the lease of {} belongs to {}",
-                             address,
-                             owner ? Format("container '{}'", owner->container_id) : "nobody");
+      mismatch.text =
+          owner ? Format("the lease of {} belongs to container '{}'", address, owner->container_id)
+                : Format("{} is reserved by a file that is no lease", address);
       mismatch.fix = Fix::Advice(
           Format("if that uses it, stop one of the two; else: rm {} && nomad-bridge reconcile",
                  ShellWord(Format("{}/{}/{}", record.ipam.data_dir, record.id.network, address))));

@@ -5,10 +5,7 @@
 // Locks    The data directory's, for the length of a call.
 #pragma once
 
-#include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/attachment_id.h"
@@ -23,23 +20,6 @@ namespace nomad_bridge::attachment {
 // Releases the leases of `record`, and runs DEL of the IPAM plugin that assigned its addresses, if
 // that was not host-local.
 void ReleaseAddresses(const state::Record& record);
-
-// Which owners of leases in `network` have a record. For leases that name no interface, the records
-// are listed once. It has to be made after the leases are read: an ADD writes its record before its
-// leases.
-class RecordedOwners {
- public:
-  RecordedOwners(state::Host& host, std::string network)
-      : host_(host), network_(std::move(network)) {}
-
-  // Whether an attachment that `owner` may be has a record.
-  [[nodiscard]] bool Contains(const ipam::LeaseOwner& owner);
-
- private:
-  state::Host& host_;
-  std::string network_;
-  std::optional<std::set<AttachmentId>> listed_;
-};
 
 // By the time of its file. False if there is no lease.
 [[nodiscard]] bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address);

@@ -48,11 +48,7 @@ std::vector<state::Record> CheckPorts(state::Host& host,
 
 // A bridge that was made anew, by us or by its operator, has none of its ports. They are plugged in
 // once per bridge, as that reads all records.
-void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
-  std::optional<state::Checkpoint> known = host.checkpoint.Find();
-  if (known && known->bridges[bridge.name] == bridge.index) {
-    return;
-  }
+void PlugInPorts(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
   const std::vector<state::Record> moved = CheckPorts(host, bridge, mismatches);
   if (!moved.empty()) {
     // Before route_localnet, which is safe only where the rules are.
@@ -61,9 +57,26 @@ void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mis
   for (const state::Record& record : moved) {
     rules::CheckLocalhost(host, record, mismatches);
   }
+}
+
+void CheckNewBridge(state::Host& host,
+                    const rtnl::Link& bridge,
+                    const state::Record& record,
+                    Mismatches& mismatches) {
+  state::Checkpoint known = host.checkpoint.Find().value_or(state::Checkpoint());
+  const std::string& network = record.id.network;
+  const bool is_new = known.bridges[bridge.name] != bridge.index;
+  if (!is_new && known.gateways[network] == record.link.gateways) {
+    return;
+  }
+  if (is_new) {
+    PlugInPorts(host, bridge, mismatches);
+  }
   // Last: if we are killed before, the next command does it again.
-  rules::UpdateCheckpoint(host,
-                          [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
+  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+    now.bridges[bridge.name] = bridge.index;
+    now.gateways[network] = record.link.gateways;
+  });
 }
 
 }  // namespace
@@ -96,7 +109,7 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
   }
   if (bridge && mismatches.is_repairing()) {
     // After the bridge has its addresses: what comes by the ports is for its gateway.
-    CheckNewBridge(host, *bridge, mismatches);
+    CheckNewBridge(host, *bridge, record, mismatches);
   }
   return bridge;
 }

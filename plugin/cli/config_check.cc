@@ -15,6 +15,7 @@
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/json.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/link/subnet.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -33,9 +34,9 @@ class Networks {
     }
     for (const ipam::RangeSet& set : config.ipam.ranges) {
       for (const ipam::Range& range : set) {
-        RefuseOverlap(range.subnet, config.link.bridge);
-        all_.push_back(
-            {.path = path, .name = name, .bridge = config.link.bridge, .subnet = range.subnet});
+        const std::string& gateway = config.link.gateway_ifname;
+        RefuseOverlap(range.subnet, gateway);
+        all_.push_back({.path = path, .name = name, .gateway = gateway, .subnet = range.subnet});
       }
     }
   }
@@ -44,13 +45,13 @@ class Networks {
   struct Known {
     std::string path;
     std::string name;
-    std::string bridge;
+    std::string gateway;  // the bridge, or the gateway of a VLAN
     Cidr subnet;
   };
 
-  void RefuseOverlap(const Cidr& subnet, const std::string& bridge) const {
+  void RefuseOverlap(const Cidr& subnet, const std::string& gateway) const {
     for (const Known& known : all_) {
-      if (known.bridge != bridge && known.subnet.Overlaps(subnet)) {
+      if (known.gateway != gateway && known.subnet.Overlaps(subnet)) {
         throw Error(Code::kInvalidConfig,
                     Format("subnet {} overlaps with {} of network '{}' in '{}'",
                            subnet,
@@ -75,6 +76,25 @@ void RefuseTypo(const std::string& type, const std::vector<std::string_view>& ou
     throw Error(
         Code::kInvalidConfig,
         Format("there is no plugin '{}' in {}{}", type, Joined(directories, ":"), suggestion));
+  }
+}
+
+// Throws for a network that an ADD would refuse on this node, as a link takes its subnet.
+void CheckOnNode(const std::string& network, const config::Config& config) {
+  state::Record record;
+  record.id.network = network;
+  static_cast<config::LinkSpec&>(record.link) = config.link;
+  record.ipam.ranges = config.ipam.ranges;
+  rtnl::Socket net = rtnl::Socket::In(netlink::Netns::Current());
+  for (const ipam::RangeSet& set : config.ipam.ranges) {
+    const ipam::Range& range = set.front();
+    const std::optional<Mismatch> taker =
+        config.link.is_gateway
+            ? link::FindTaker(net, {}, record, {range.gateway, range.subnet.prefix_length})
+            : std::nullopt;
+    if (taker) {
+      throw Error(Code::kConflict, taker->text, taker->fix.Line());
+    }
   }
 }
 
@@ -155,6 +175,7 @@ std::string CheckFile(const std::string& path, Networks& networks) {
     network = plugin.request.id.network;
     if (const std::optional<config::Config> config = FindConfig(plugin)) {
       networks.Add(path, network, *config);
+      CheckOnNode(network, *config);
       Remark(path, plugin, *config);
       ours.push_back(std::move(plugin));
     } else {
@@ -203,7 +224,8 @@ const Command kConfigCheck = {
     .summary = "whether a conflist, or a single plugin's config, is valid",
     .text =
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
-what is allowed; of several FILEs also two with the same network, or with subnets that overlap.
+what is allowed; of several FILEs also two with the same network, or with subnets that overlap; and
+a subnet that another link of this node takes. It needs no root.
 Unknown keys, and ports that are not asked for, are remarks. Plugins of other names in a list are
 named, not checked; a name that is nearly ours is refused, unless there is such a plugin.
 Exit 1: invalid; 2: a file cannot be read.

@@ -13,6 +13,7 @@
 #include "plugin/cli/terminal.h"
 #include "plugin/config/node_config.h"
 #include "plugin/link/bridge.h"
+#include "plugin/link/subnet.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
 #include "plugin/state/kernel_names.h"
@@ -76,17 +77,14 @@ void CheckUsage(Examination& node,
   }
 }
 
-// The gateways' subnets that `route`, out of another link, takes addresses of. A wider one takes
-// none: the subnet's own is more specific. Nor does one to the gateway itself: that is local.
+// The gateways' subnets that `route`, out of another link, takes addresses of.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
                                    const rtnl::Link& link) {
   std::set<std::string> overlaps;
   for (const auto& [gateway_ifname, record] : node.gateways) {
     for (const Cidr& gateway : record->link.gateways) {
-      const bool is_to_gateway = route.destination == Cidr{gateway.address, gateway.address.bits()};
-      if (gateway_ifname != link.name && gateway.Contains(route.destination.address) &&
-          route.destination.prefix_length >= gateway.prefix_length && !is_to_gateway) {
+      if (gateway_ifname != link.name && link::Takes(route, gateway, *record)) {
         overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
                                gateway.Network(),
                                gateway.prefix_length,
@@ -145,15 +143,7 @@ void CheckOrphanLeases(Examination& node) {
   }
   const attachment::ReconcileReport leases =
       attachment::Collect(node.host, collection, Mode::kLook);
-  std::vector<std::string> collectable;
-  for (const Mismatch& mismatch : leases.mismatches.left()) {
-    if (mismatch.repairable) {
-      collectable.push_back(mismatch.text);
-    } else {
-      node.Warn(mismatch.text, mismatch.fix);
-    }
-  }
-  node.AddAll(Verdict::kWarn, collectable, kGcFix);
+  node.AddAll(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
 }
 
 void CheckLeasesLeft(Examination& node) {
@@ -171,7 +161,8 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-// Rules go on taking all that is behind the bridge for allocations.
+// Bridges that lead nowhere; and bridges of ours with an uplink: rules go on taking all that is
+// behind such a bridge for allocations.
 void CheckUplinks(Examination& node) {
   std::set<std::string> bridges;
   for (const Attachment* const attachment : node.running) {
@@ -180,9 +171,19 @@ void CheckUplinks(Examination& node) {
     }
   }
   for (const rtnl::Link& bridge : node.inventory.links) {
-    // With another MAC it is its operator's.
-    if (!bridges.contains(bridge.name) || !link::IsMadeByUs(bridge)) {
+    if (!bridges.contains(bridge.name)) {
       continue;
+    }
+    if (link::IsIsland(node.host.net, bridge)) {
+      node.Warn(link::DescribeIsland(bridge.name),
+                Fix::Advice(Cat("for a LAN: ip link set UPLINK master ",
+                                ShellWord(bridge.name),
+                                R"(; for a gateway: "isGateway": true in the conflist; if it is )"
+                                R"(meant: {"ignore": ["bridge.uplink"]} in )",
+                                config::kNodeConfigFile)));
+    }
+    if (!link::IsMadeByUs(bridge)) {
+      continue;  // with another MAC it is its operator's
     }
     for (const std::string& port : link::FindUplinks(node.inventory.links, bridge)) {
       node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
@@ -215,16 +216,20 @@ void CheckMtu(Examination& node) {
 
 void CheckSubnets(Examination& node) {
   std::map<int, std::vector<Route>> routes = node.host.net.RoutesByLink();
-  std::set<std::string> overlaps;
   for (const rtnl::Link& link : node.inventory.links) {
     if (IsOurs(link)) {
       continue;
     }
+    std::set<std::string> overlaps;
     for (const Route& route : routes[link.index]) {
       overlaps.merge(OverlapsWith(node, route, link));
     }
+    const std::optional<Fix> fix = overlaps.empty() || node.gateways.contains(link.name)
+                                       ? std::nullopt
+                                       : link::FindFixForIdle(node.host.net, link);
+    node.AddAll(
+        Verdict::kFail, {overlaps.begin(), overlaps.end()}, fix.value_or(causes::AnotherSubnet()));
   }
-  node.AddAll(Verdict::kFail, {overlaps.begin(), overlaps.end()}, causes::AnotherSubnet());
 }
 
 // Attachments without a record that can be read.

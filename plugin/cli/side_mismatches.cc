@@ -14,6 +14,7 @@
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/cli/host_side.h"
+#include "plugin/link/uplink.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -94,6 +95,7 @@ class Inspection {
         host_, attachment_, [&](const portmap::DnatEntry& port) { return IsMeant(port); });
     sides_.host = std::move(found.causes);
     are_rules_whole_ = found.are_rules_whole;
+    NoteIsland();
   }
 
   void LookInside(const netlink::Netns& netns) {
@@ -341,6 +343,15 @@ class Inspection {
                      Joined(others, ", ")))}},
            IsMeant(listening.port));
     return true;
+  }
+
+  // A bridge may be meant to lead nowhere.
+  void NoteIsland() {
+    const std::string& name = record_.link.bridge;
+    const std::optional<rtnl::Link> bridge = name.empty() ? std::nullopt : host_.net.FindLink(name);
+    if (bridge && link::IsIsland(host_.net, *bridge)) {
+      AddNote(link::DescribeIsland(bridge->name));
+    }
   }
 
   void AddNote(const std::string& note) {

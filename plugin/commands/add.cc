@@ -2,6 +2,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "base/undo.h"
 #include "plugin/attachment/acquire_addresses.h"
@@ -88,6 +89,12 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   }
 }
 
+// Whether a bridge without a gateway has to be made. The reference makes one silently; by our own
+// name it is mostly a LAN bridge that its operator has not set up.
+bool MakesIsland(state::Host& host, const cni::PluginType& type, const config::LinkConfig& link) {
+  return type.Provides(cni::Part::kLoopback) && !link.is_gateway && !host.net.FindLink(link.bridge);
+}
+
 }  // namespace
 
 void AddInterface(const cni::Request& request, const cni::PluginType& type, int out) {
@@ -114,12 +121,19 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   RequireFreeMac(host, config, record);
 
   // Shared by every attachment on this node, so never undone.
+  const bool makes_island = MakesIsland(host, type, config.link);
   attachment::EnsureSegment(host, record.Finished());
+  if (makes_island) {
+    LogLine("{}; it was missing, and ADD has made it", link::DescribeIsland(record.link.bridge));
+  }
   const link::BridgeAndGateway links = link::RequireBridgeAndGateway(host, record.link);
 
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
-  link::CreateVeth(host, container, links.bridge, record, link::MtuOf(host.net, config.link.mtu));
+  // A smaller one would make the kernel lower the bridge's, and with a larger one large packets
+  // would vanish.
+  const int mtu = config.link.mtu == 0 ? links.bridge.mtu : link::MtuOf(host.net, config.link.mtu);
+  link::CreateVeth(host, container, links.bridge, record, mtu);
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
   }

@@ -11,6 +11,7 @@
 #include "plugin/link/forwarding.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/link/subnet.h"
 #include "plugin/link/uplink.h"
 #include "plugin/link/vlan_gateway.h"
 
@@ -94,23 +95,29 @@ bool IsTooSmallForIpv6(const rtnl::Link& link) {
   return link.mtu < config::kMinIpv6Mtu;
 }
 
+state::Checkpoint Known(state::Host& host) {
+  return host.checkpoint.Find().value_or(state::Checkpoint());
+}
+
 // The addresses of the gateway, compared with those it is to have.
 class GatewayAddresses {
  public:
-  GatewayAddresses(state::Host& host,
-                   BridgeAndGateway links,
-                   const state::Record::Link& link,
-                   const AttachmentId& except)
+  GatewayAddresses(state::Host& host, BridgeAndGateway links, const state::Record& record)
       : host_(host),
         links_(std::move(links)),
-        link_(link),
-        others_(host, except),
+        record_(record),
+        others_(host, record.id),
         present_(host.net.Addresses(links_.gateway)) {}
 
   void Check(Mismatches& mismatches) {
     const rtnl::Link& gateway = links_.gateway;
     for (const Cidr& wanted : Wanted()) {
-      if (!Contains(present_, wanted)) {
+      if (Contains(present_, wanted)) {
+        continue;
+      }
+      if (std::optional<Mismatch> taker = FindTakerOf(wanted)) {
+        mismatches.AddUnrepairable(*std::move(taker));
+      } else {
         mismatches.Add({Area::kBridge,
                         gateway.name,
                         Format("address {} is missing on '{}'", wanted, gateway.name)},
@@ -127,7 +134,7 @@ class GatewayAddresses {
   // source of neighbour solicitations. Left alone it adds it up to a second after the link has a
   // carrier, and then runs duplicate address detection on it.
   [[nodiscard]] std::vector<Cidr> Wanted() const {
-    std::vector<Cidr> wanted = link_.gateways;
+    std::vector<Cidr> wanted = record_.link.gateways;
     if (IsTooSmallForIpv6(links_.gateway)) {
       std::erase_if(wanted, [](const Cidr& cidr) { return !cidr.address.is_ipv4(); });
     }
@@ -137,12 +144,19 @@ class GatewayAddresses {
     return wanted;
   }
 
+  // A VRF has routes of its own.
+  std::optional<Mismatch> FindTakerOf(const Cidr& wanted) {
+    return wanted.address.IsLinkLocal() || links_.gateway.master != 0
+               ? std::nullopt
+               : FindTaker(host_.net, Known(host_), record_, wanted);
+  }
+
   void MakeRoomFor(const Cidr& wanted) {
     for (const Cidr& cidr : present_) {
-      if (Contains(link_.gateways, cidr) || !Conflicts(cidr, wanted) || IsNeeded(cidr)) {
+      if (Contains(record_.link.gateways, cidr) || !Conflicts(cidr, wanted) || IsOfANetwork(cidr)) {
         continue;
       }
-      if (!MayRemoveAddresses(host_, links_.bridge, link_.force_address)) {
+      if (!MayRemoveAddresses(host_, links_.bridge, record_.link.force_address)) {
         throw Error(
             Code::kConflict,
             Format("bridge '{}' already has the address {}", links_.gateway.name, cidr),
@@ -154,16 +168,24 @@ class GatewayAddresses {
     }
   }
 
-  bool IsNeeded(const Cidr& cidr) {
-    return std::ranges::any_of(others_.records(), [&](const state::Record& other) {
-      return other.link.gateway_ifname == links_.gateway.name &&
-             Contains(other.link.gateways, cidr);
-    });
+  // Another network's gateway stays beside, also while that network has no container: else it would
+  // depend on the order of ADDs and DELs. The records tell if the checkpoint was lost.
+  bool IsOfANetwork(const Cidr& cidr) {
+    const state::Checkpoint known = Known(host_);
+    return std::ranges::any_of(known.gateways,
+                               [&](const auto& network) {
+                                 return network.first != record_.id.network &&
+                                        Contains(network.second, cidr);
+                               }) ||
+           std::ranges::any_of(others_.records(), [&](const state::Record& other) {
+             return other.link.gateway_ifname == links_.gateway.name &&
+                    Contains(other.link.gateways, cidr);
+           });
   }
 
   state::Host& host_;
   const BridgeAndGateway links_;
-  const state::Record::Link& link_;
+  const state::Record& record_;
   LiveAttachments others_;  // read only if an address is in the way
   std::vector<Cidr> present_;
 };
@@ -208,8 +230,7 @@ void CheckPresent(state::Host& host,
     } else if (has_ipv6) {
       CheckIpv6IsOn(*gateway, mismatches);  // no IPv6 address can be added before
     }
-    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id)
-        .Check(mismatches);
+    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, record).Check(mismatches);
     // After the addresses: a bridge that is refused for them turns on no forwarding.
     CheckForwarding(host, *gateway, link.gateways, mismatches);
   }
@@ -253,6 +274,11 @@ std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& rec
   }
   const std::optional<rtnl::Link> renamed = FindRenamed(host.net, name, record.link.gateways);
   if (!renamed) {
+    for (const Cidr& gateway : record.link.gateways) {
+      if (std::optional<Mismatch> taker = FindTaker(host.net, Known(host), record, gateway)) {
+        return taker;
+      }
+    }
     return std::nullopt;
   }
   // With a second bridge the node would have two routes to the network, and take one of them.

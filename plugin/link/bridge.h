@@ -19,7 +19,7 @@ namespace nomad_bridge::link {
 // The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. The
 // gateway has link.gateways as its addresses (none if the network is no gateway), and the node
 // forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
-// IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs
+// IPv6 ones are an error, or removed as forceAddress says; those of another network of ours
 // stay. A missing bridge is made, unless it is adopted, or is there under another name and has the
 // gateway's address still. Returns the bridge; nullopt if it is missing.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,

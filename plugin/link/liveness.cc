@@ -48,13 +48,13 @@ bool IsAlive(state::Host& host,
   return (veth && veth->peer_netns) || IsAlive(host, record);
 }
 
-bool HeldAddresses::Contains(const Ip& address) {
+const std::set<Ip>& HeldAddresses::All() {
   if (!addresses_) {
     addresses_.emplace();
     AddInNamespaces();
     AddNeighbours();
   }
-  return addresses_->contains(address);
+  return *addresses_;
 }
 
 void HeldAddresses::AddInNamespaces() {

@@ -39,7 +39,8 @@ class HeldAddresses {
  public:
   explicit HeldAddresses(state::Host& host) : host_(host) {}
 
-  [[nodiscard]] bool Contains(const Ip& address);
+  [[nodiscard]] bool Contains(const Ip& address) { return All().contains(address); }
+  [[nodiscard]] const std::set<Ip>& All();
 
  private:
   void AddInNamespaces();

@@ -73,6 +73,17 @@ bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
                              [&](const rtnl::Link& port) { return IsUplink(net, port); });
 }
 
+bool IsIsland(rtnl::Socket& net, const rtnl::Link& bridge) {
+  return std::ranges::all_of(net.Addresses(bridge),
+                             [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); }) &&
+         !HasUplink(net, bridge);
+}
+
+std::string DescribeIsland(const std::string& bridge) {
+  return Format("bridge '{}' has neither an uplink nor a gateway: nothing beyond it is reached",
+                bridge);
+}
+
 std::optional<std::string> FindMacHolder(rtnl::Socket& net,
                                          const std::string& bridge_name,
                                          const Mac& mac) {

@@ -33,6 +33,8 @@ struct Checkpoint {
   std::map<std::string, bool> admin_chains;
   // By name, the index of the bridge whose ports are plugged in.
   std::map<std::string, int> bridges;
+  // By network: the gateway addresses it gave its bridge last.
+  std::map<std::string, std::vector<Cidr>> gateways;
   // Which other firewalls accept (foreign/other_firewalls.h).
   std::vector<std::string> opened_ifnames;
   std::string legacy_filter;  // the state of iptables-legacy then (foreign/tools.h)

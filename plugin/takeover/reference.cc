@@ -227,6 +227,16 @@ bool IsReferenceMade(state::Host& host, const cni::Request& request, const confi
   });
 }
 
+bool IsAccepted(nft::Socket& socket, const Ip& address) {
+  const std::span<const std::uint8_t> bytes = address.bytes();
+  RuleDumps dumps(socket, std::string(bytes.begin(), bytes.end()));
+  const nft::TableFamily family =
+      address.is_ipv4() ? nft::TableFamily::kIp : nft::TableFamily::kIp6;
+  return std::ranges::any_of(
+      dumps.Of({family, "filter"}, "CNI-FORWARD"),
+      [&](const nft::KernelRule& rule) { return AcceptsFor(rule, address); });
+}
+
 bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
   // Those that are known without an address.
   const Search search{.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}};

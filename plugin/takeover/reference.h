@@ -57,10 +57,8 @@ struct Search {
 class RuleDumps {
  public:
   explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
-  // Only those with a comment that has the id of `container`: all of it, but those that accept its
-  // addresses.
-  RuleDumps(nft::Socket& socket, const std::string& container)
-      : socket_(socket), texts_{container} {}
+  // Only those that hold `text`: of an attachment, its container's id in a comment.
+  RuleDumps(nft::Socket& socket, const std::string& text) : socket_(socket), texts_{text} {}
 
   // None if there is no such table.
   [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
@@ -75,6 +73,9 @@ class RuleDumps {
   std::optional<std::vector<nft::KernelTable>> tables_;
   std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;
 };
+
+// Whether a rule of the reference's firewall plugin accepts packets from or to `address`.
+[[nodiscard]] bool IsAccepted(nft::Socket& socket, const Ip& address);
 
 // Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is
 // there.

@@ -87,15 +87,14 @@ TEST_F(GcCommand, LeavesOtherNetworksAlone) {
   ExpectGcLeaves(before, WithValid({}));
 }
 
-// Written by plugins that knew of one interface only: it stands for all of the container's.
-TEST_F(GcCommand, TakesALeaseWithoutAnInterfaceForItsContainers) {
-  const std::string directory = "/var/run/cni/nomad";
-  fs::create_directories(directory);
-  std::ofstream(Cat(directory, "/172.26.64.9")) << "kept";
-  std::ofstream(Cat(directory, "/172.26.64.10")) << "gone";
-  EXPECT_EQ(Gc(WithValid({"kept"})).exit_code, 0);
-  EXPECT_TRUE(fs::exists(Cat(directory, "/172.26.64.9")));
-  EXPECT_FALSE(fs::exists(Cat(directory, "/172.26.64.10")));
+TEST_F(GcCommand, KeepsReservedAddresses) {
+  fs::create_directories(kLeases);
+  const std::vector<std::string> texts = {"", "printer", "for the printer\n", "x\ny\n"};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::ofstream(Cat(kLeases, "/172.26.64.", i + 2)) << texts[i];
+  }
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
+  EXPECT_EQ(Leased().size(), texts.size());
 }
 
 // Two hosts, as two containers may be, that share /run.

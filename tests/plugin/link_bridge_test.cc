@@ -206,6 +206,45 @@ TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
   EXPECT_TRUE(Ping(second, "10.77.0.1"));
 }
 
+// Whether the first network has a container just then, or not.
+TEST_F(HostBridge, OfAnotherNetworkIsSharedWhateverLivesOnIt) {
+  const json second = Config(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})");
+  json strict = second;
+  strict["forceAddress"] = false;
+  UseOnce(Config());
+  Attach(strict);
+  EXPECT_THAT(AddressesOn(host(), "nomad"), UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
+  Detach(strict);
+  host().Must(Words("ip address delete 10.77.0.1/24 dev nomad"));
+
+  Attach(second);
+  EXPECT_THAT(AddressesOn(host(), "nomad"), UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
+  Detach(second);
+  json renumbered = second;
+  renumbered["ipam"]["subnet"] = "10.78.0.0/24";
+  Attach(renumbered);
+  EXPECT_THAT(AddressesOn(host(), "nomad"), UnorderedElementsAre("172.26.64.1/20", "10.78.0.1/24"));
+}
+
+TEST_F(HostBridge, GivesItsMtuToAVethWithoutOne) {
+  for (const int mtu : {9000, 1450}) {
+    const std::string name = Cat("br", mtu);
+    host().Must(Words(Format("ip link add up{} mtu {} type veth", mtu, mtu)));
+    host().Must(Words(Format("ip link add {} up type bridge", name)));
+    host().Must(Words(Format("ip link set up{} up master {}", mtu, name)));
+    Node& node = AddContainer(name);
+    const json config = Config({{"name", name},
+                                {"bridge", name},
+                                {"ipam", {{"subnet", Format("10.{}.0.0/24", mtu / 100)}}}});
+    const json result = Attach(config, As(name, node));
+    EXPECT_EQ(LinkOn(node, "eth0").at("mtu"), mtu);
+    EXPECT_EQ(LinkOn(host(), HostVethOf(result)).at("mtu"), mtu);
+    EXPECT_EQ(LinkOn(host(), name).at("mtu"), mtu);
+  }
+  Attach(Config());
+  EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1500);
+}
+
 TEST_F(HostBridge, OfAnotherKindIsRefusedByItsKind) {
   host().Must({"ip", "link", "add", "nomad", "type", "veth"});
 

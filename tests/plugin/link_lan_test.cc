@@ -17,12 +17,13 @@ TEST_F(LanBridge, KeepsItsAddressAndItsRouteByDefault) {
 }
 
 TEST_F(LanBridge, KeepsItsIpv6AddressByDefault) {
-  EXPECT_THAT(
-      MustRefuse(
-          102,
-          Config({{"bridge", "lan"},
-                  {"ipam", {{"subnet", "2001:db8:100::/48"}, {"gateway", "2001:db8:100::9"}}}})),
-      Msg(HasSubstr("2001:db8:100::1/64")));
+  EXPECT_THAT(MustRefuse(102,
+                         Config({{"bridge", "lan"},
+                                 {"ipam",
+                                  {{"subnet", "2001:db8:100::/48"},
+                                   {"rangeStart", "2001:db8:100::50"},
+                                   {"gateway", "2001:db8:100::9"}}}})),
+              Msg(HasSubstr("2001:db8:100::1/64")));
 }
 
 TEST_F(LanBridge, LosesItsAddressOnlyIfTheConfigSaysSo) {

@@ -69,6 +69,62 @@ TEST_F(MovedDirectory, FreesWhatItsDelsGiveBack) {
   EXPECT_THAT(Leased("/var/lib/cni/two/nomad"), ElementsAre("10.9.0.3"));
 }
 
+// Silent containers of another plugin, whose leases are in another directory than ours.
+class AnotherPlugin : public MovedDirectory {
+ protected:
+  AnotherPlugin() {
+    host().Must(Words("ip link add nomad up type bridge"));
+    host().Must(Words("ip address add 10.9.0.1/28 dev nomad"));
+  }
+  Node& AddTheirs(int number) {
+    const std::string name = Cat("theirs", number);
+    Node& node = AddContainer(name);
+    host().Must(Words(Format(
+        "ip link add vethffff{} up master nomad type veth peer name eth0 netns {}", number, name)));
+    node.Must(Words("ip link set eth0 up"));
+    node.Must(Words(Format("ip address add 10.9.0.{}/28 dev eth0", number)));
+    node.Must(Words(Format("ip address add fd00:9::{}/64 dev eth0 nodad", number)));
+    return node;
+  }
+  std::vector<std::string> AddOurs(const std::string& id) {
+    return AddressesIn(Attach(config_, As(id, AddContainer(id))));
+  }
+  const json config_ =
+      In("/var/lib/cni/ours",
+         {{"ipam",
+           {{"subnet", nullptr},
+            {"ranges", {{{{"subnet", "10.9.0.0/28"}}}, {{{"subnet", "fd00:9::/64"}}}}}}}});
+};
+
+TEST_F(AnotherPlugin, KeepsTheAddressesOfItsRunningContainers) {
+  Node& second = AddTheirs(2);
+  Node& fourth = AddTheirs(4);
+  EXPECT_THAT(AddOurs("a"), ElementsAre("10.9.0.3/28", "fd00:9::3/64"));
+  EXPECT_THAT(AddOurs("b"), ElementsAre("10.9.0.5/28", "fd00:9::5/64"));
+
+  // What comes later shows as a neighbour, or by the rules of the reference.
+  ASSERT_TRUE(Ping(AddTheirs(6), "10.9.0.1"));
+  host().Must(Words("ping -c1 -W5 -I nomad fd00:9::6"));
+  host().Shell("iptables -A CNI-FORWARD -s 10.9.0.8/32 -j ACCEPT");
+  EXPECT_THAT(AddOurs("c"), ElementsAre("10.9.0.7/28", "fd00:9::7/64"));
+  EXPECT_THAT(AddOurs("d"), ElementsAre("10.9.0.9/28", "fd00:9::8/64"));
+
+  json asking = config_;
+  asking["runtimeConfig"]["ips"] = {"10.9.0.4"};
+  EXPECT_THAT(RunPlugin("ADD", asking, As("e", AddContainer("e"))), Fails(102));
+  const std::string directory = "/var/lib/cni/ours/nomad";
+  ASSERT_TRUE(Leased(directory).contains("10.9.0.4"));
+  MustRun("GC", config_, kNoContainer);
+  EXPECT_TRUE(Leased(directory).contains("10.9.0.4"));
+  KillContainer(fourth);
+  EXPECT_THAT(RunPlugin("ADD", asking, As("e", AddContainer("e2"))), Exits(0));
+  MustRun("GC", config_, kNoContainer);
+  EXPECT_TRUE(Leased(directory).contains("10.9.0.2"));
+  KillContainer(second);
+  MustRun("GC", config_, kNoContainer);
+  EXPECT_FALSE(Leased(directory).contains("10.9.0.2"));
+}
+
 // Each name has a directory of its own, if the config names none.
 class MovedName : public LeaseFile, public ::testing::WithParamInterface<const char*> {};
 
@@ -106,6 +162,30 @@ TEST_F(LeaseFile, DirectoryMayHoldJunk) {
   Detach(Config());
   EXPECT_EQ(Lease("not-an-address"), "junk");
   EXPECT_EQ(Lease("172.26.64.2"), "?");
+}
+
+// An operator's `touch`, or a note in any words.
+TEST_F(LeaseFile, ThatIsNoneReservesItsAddressForGood) {
+  const std::vector<std::string> texts = {
+      "", "printer", "for the printer\n", "x\ny\n", "?\r\neth0"};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    WriteLease(Cat("10.9.0.", i + 2), texts[i]);
+    host().Must({"touch", "-d", "@1", Cat(kLeases, "/10.9.0.", i + 2)});  // before the boot
+  }
+  WriteLease("fd00:9::2", "");
+  const json config =
+      Config({{"ipam", {{"ranges", {{{{"subnet", "10.9.0.0/29"}, {"rangeEnd", "10.9.0.6"}}}}}}}});
+
+  EXPECT_THAT(RunPlugin("ADD", config), Fails(101, MsgAndDetails(HasSubstr("leased or reserved"))));
+  json asking = config;
+  asking["runtimeConfig"]["ips"] = {"10.9.0.2"};
+  EXPECT_THAT(RunPlugin("ADD", asking), Fails(102, MsgAndDetails(HasSubstr("reserves it"))));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(Lease(Cat("10.9.0.", i + 2)), texts[i]);
+  }
+  json ipv6 = config;
+  ipv6["ipam"]["ranges"] = {{{{"subnet", "fd00:9::/64"}}}};
+  EXPECT_THAT(AddressesIn(Attach(ipv6)), ElementsAre("fd00:9::3/64"));
 }
 
 TEST_F(LeaseFile, IsFoundAmong4000Others) {

@@ -83,6 +83,91 @@ TEST_F(Bridges, OfOursThatWereRenamedAreNamedAndNoSecondOneIsMade) {
   }));
 }
 
+// ---- a subnet
+
+json Copied(const json& changes = json::object()) {
+  json config = DualStack({{"name", "copy"}, {"bridge", "apps"}});
+  config.merge_patch(changes);
+  return config;
+}
+
+std::string WriteCopied(const json& config) {
+  const std::string path = "/run/copy.conf";
+  std::ofstream(path) << config;
+  return path;
+}
+
+TEST_F(Bridges, OfTwoNetworksHaveTwoSubnets) {
+  Attach(DualStack());
+  const json of_ipv4 = Copied({{"ipam", {{"ranges", {{{{"subnet", "172.26.65.0/24"}}}}}}}});
+  const json of_ipv6 = Copied({{"ipam", {{"ranges", {{{{"subnet", "fd00:26::/64"}}}}}}}});
+  for (const auto& [config, text] :
+       {std::pair(of_ipv6, "subnet fd00:26::/64 of network 'copy' overlaps with fd00:26::/64"),
+        std::pair(Copied(),
+                  "subnet 172.26.64.0/20 of network 'copy' overlaps with 172.26.64.0/20")}) {
+    const std::string path = WriteCopied(config);
+    const std::string named = Cat(text, " of network 'nomad' by 'nomad'");
+    EXPECT_THAT(MustRefuse(102, config, As("b", AddContainer(Cat("b", text[7])))), Msg(named));
+    EXPECT_THAT(RunLine(Cat("up ", path)), Exits(1, Err(HasSubstr(named))));
+    EXPECT_THAT(RunLine(Cat("up -dry-run ", path)), Exits(1, Out(HasSubstr(named))));
+    EXPECT_THAT(RunLine(Cat("config check ", path)),
+                Exits(1, Err(HasSubstr(Cat(text, " by 'nomad'")))));
+    EXPECT_FALSE(HasInterface(host(), "apps"));
+  }
+  Attach(of_ipv4, As("a", AddContainer("a")));  // the other's route is wider
+}
+
+TEST_F(Bridges, OfAFormerNameThatKeepTheSubnetAreNamed) {
+  UseOnce(DualStack());
+  const json renamed = DualStack({{"bridge", "apps"}});
+  EXPECT_THAT(MustRefuse(102, renamed),
+              AllOf(Msg(HasSubstr("by 'nomad'")), Details(HasSubstr("ip link delete nomad"))));
+  host().Must(Words("ip link delete nomad"));
+  Attach(renamed);
+  EXPECT_TRUE(Ping(container(), kBridgeIp4));
+}
+
+TEST_F(Bridges, LeaveTheSubnetOfALinkAlone) {
+  host().Must(Words("ip link add other up type bridge"));
+  host().Must(Words("ip address add 172.26.70.1/24 dev other"));
+  EXPECT_THAT(MustRefuse(102, DualStack()), Msg(HasSubstr("with 172.26.70.0/24 by 'other'")));
+  EXPECT_THAT(RunLine(Cat("config check ", WriteCopied(Copied()))), Exits(1));
+  // The network gives out none of it.
+  Attach(Copied(
+      {{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}, {"rangeEnd", "172.26.65.9"}}}}}}}}));
+}
+
+TEST_F(Bridges, MayHaveWiderRoutesAndTakenAddressesBeside) {
+  host().Must(Words(Cat("ip route add 172.16.0.0/12 via ", kOutsideIp4)));
+  host().Must(Words(Cat("ip route add 172.26.70.9/32 via ", kOutsideIp4)));
+  host().Must(Words(Cat("ip route add 172.26.64.0/20 table 99 via ", kOutsideIp4)));
+  host().Must(Words("ip route add blackhole 172.26.0.0/16"));
+  host().Must(Words("ip route add unreachable fd00:26::/48"));
+  const std::string path = WriteCopied(Copied());
+  EXPECT_THAT(RunLine(Cat("config check ", path)), Exits(0));
+  EXPECT_THAT(RunLine(Cat("up ", path)), Exits(0));
+  EXPECT_THAT(RunLine(Cat("config check ", path)), Exits(0));
+  Attach(Copied());
+  EXPECT_TRUE(Ping(container(), kBridgeIp4));
+}
+
+// ---- a bridge that leads nowhere
+
+TEST_F(Bridges, ThatLeadNowhereAreNamed) {
+  const json lan = Config({{"bridge", "br0"}, {"isGateway", false}});
+  const std::string island =
+      "bridge 'br0' has neither an uplink nor a gateway: nothing beyond it is reached";
+  EXPECT_THAT(RunPlugin("ADD", lan), Exits(0, Err(HasSubstr(island))));
+  EXPECT_THAT(RunPlugin("ADD", lan, As("b", AddContainer("b"))), Exits(0, Err("")));
+  EXPECT_THAT(Output("doctor bridge.uplink"),
+              AllOf(HasSubstr("WARN  bridge.uplink"), HasSubstr(island)));
+  EXPECT_THAT(RunLine("inspect alloc-1"), Exits(0, Out(HasSubstr(island))));
+
+  host().Must(Words("ip link add up0 up master br0 type veth peer name cable"));
+  EXPECT_THAT(Output("doctor bridge.uplink"), Not(HasSubstr(island)));
+  EXPECT_THAT(RunLine("inspect alloc-1"), Out(Not(HasSubstr(island))));
+}
+
 // The kernel takes IPv6 from such a link. IPv4 goes on, so that no allocation is to end for it.
 TEST_F(Bridges, WithAnMtuBelowIpv6sAreForTheirOperator) {
   const json add = Attach(DualStack());

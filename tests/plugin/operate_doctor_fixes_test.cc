@@ -169,11 +169,6 @@ echo 'client { cni_path = "/run/plugins" } # of its own' >/etc/nomad.d/client.hc
 fail plugins.missing: plugin 'nomad-bridge' is not in /run/plugins
 fix: nomad-bridge install /run/plugins
 
-GarbageLeases $ cd /var/run/cni/nomad; echo >172.26.70.1; mkdir 172.26.70.2; ln -s /none 172.26.70.3
-echo 'no lease at all' >172.26.70.4; head -c 300000 /dev/zero >172.26.70.5; echo x >notes; : >172.26.70.6
-warn leases.orphan: keeps the address taken and is nobody's lease (and 4 more)
-fix: nomad-bridge gc
-
 KilledAdd $ sed -i 's/"live"/"making"/g' /run/nomad-bridge/nomad/alloc-1@eth0.json
 warn records: an ADD of container 'alloc-1' was killed
 fix: nomad-bridge gc
@@ -190,10 +185,6 @@ fix: mount -o remount,size=20%,nr_inodes=0 /run
 LeaseOfAnother $ printf 'zzz\r\neth0' >/var/run/cni/nomad/172.26.64.2
 fail leases.missing: the lease of 172.26.64.2 belongs to container 'zzz'
 advice: else: rm /var/run/cni/nomad/172.26.64.2 && nomad-bridge reconcile
-
-LeaseOfOldPlugin $ printf old >/var/run/cni/nomad/172.26.70.1
-warn leases.orphan: is of container 'old' and names no interface: whether it runs cannot be told
-advice: if it does not: rm /var/run/cni/nomad/172.26.70.1
 )";
 
 struct Damage : Named {

@@ -56,6 +56,25 @@ TEST_F(GcLine, TakesBackALeaseThatNothingElseBelongsTo) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
+TEST_F(GcLine, KeepsReservedAddresses) {
+  UseAll();
+  const std::vector<std::string> texts = {
+      "", "printer", "for the printer\n", "x\ny\n", "?\r\neth0"};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string path = Cat("/var/run/cni/nomad/172.26.70.", i + 2);
+    std::ofstream(path) << texts[i];
+    host().Must({"touch", "-d", "@1", path});  // before the boot
+  }
+  fs::create_directory("/var/run/cni/nomad/172.26.70.9");
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  EXPECT_THAT(Output("doctor leases.orphan"), HasSubstr("ok    leases.orphan"));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(FindFile(Cat("/var/run/cni/nomad/172.26.70.", i + 2)), texts[i]);
+  }
+  EXPECT_TRUE(fs::exists("/var/run/cni/nomad/172.26.70.9"));
+}
+
 TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
   UseAll();
   fs::remove(RecordOf("alloc-1"));

@@ -187,7 +187,7 @@ TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
 // Two networks with one subnet, whose leases know nothing of each other.
 TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
   const std::string address = AddressOf(Must("ADD", One()));
-  const json same = DualStack({{"name", "other"}, {"bridge", "other"}});
+  const json same = DualStack({{"name", "other"}, {"bridge", "other"}, {"isGateway", false}});
 
   EXPECT_THAT(RunPlugin("ADD", same, As("other", AddContainer("second"))),
               Fails(102, Msg(HasSubstr(Cat("address ", address, " is taken by")))));
@@ -209,6 +209,7 @@ TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByGc) {
 
   // It may come back, and is as it was.
   Must("DEL", One());
+  host().Must({"ip", "link", "delete", "nomad"});  // which has the same subnet
   Must("ADD", gone);
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "ingress_restricted"}),
               HasSubstr("gone0"));

@@ -76,8 +76,6 @@ TEST_F(Allocator, PassesOverAddressesInUse) {
     Put(taken, "other\r\neth0");
   }
   EXPECT_EQ(Choose(*store_, sets_, without({"10.0.0.6"})).full_set, 0U);
-  Put("10.0.0.6", "");
-  EXPECT_EQ(Choose(*store_, sets_, without({"10.0.0.6"})).full_set, 0U);
   Request request = without({"10.0.0.6"});
   request.requested = {At("10.0.0.6")};
   EXPECT_THAT(Addresses(request), ElementsAre("10.0.0.6/29")) << "refused by its element's owner";
@@ -233,14 +231,12 @@ TEST_F(Allocator, ReportsWhichSetIsFull) {
   EXPECT_THAT(allocation.assignments, IsEmpty());
 }
 
-TEST_F(Allocator, TakesAnEmptyFileForFree) {
-  Use({{Spec("10.0.0.0/24")}});
-  Fill("10.0.0.2", 253);
-  Put("10.0.0.4", "");
-  Put("10.0.0.150", "");
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/24")) << "near the start";
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.150/24")) << "far from it";
-  EXPECT_EQ(Choose(*store_, sets_, {.owner = kBob}).full_set, 0U);
+TEST_F(Allocator, PassesOverReservedAddresses) {
+  Use({{Spec("10.0.0.0/29")}});
+  Put("10.0.0.2", "");
+  Put("10.0.0.4", "for the printer\n");
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.3/29"));
+  EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.5/29"));
 }
 
 TEST_F(Allocator, GivesAnAttachmentItsPreviousAddressAgain) {

@@ -86,14 +86,23 @@ TEST_F(LeaseStore, TakesAnOldLeaseWithoutInterfaceForAllInterfaces) {
   EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
 }
 
-TEST_F(LeaseStore, TakesAnEmptyFileForFreeAndOverwritesIt) {
-  Write("10.0.0.5", "");
-  Store store = Open();
-  EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
-  EXPECT_EQ(store.FindOwner(At("10.0.0.5")), std::nullopt);
-  EXPECT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
-  EXPECT_EQ(Read("10.0.0.5"), "alice\r\neth0");
-  EXPECT_THAT(Names(), UnorderedElementsAre("10.0.0.5", "lock"));
+TEST_F(LeaseStore, TakesAFileThatIsNoLeaseForAReservation) {
+  for (const char* const text : {"",
+                                 "\n",
+                                 "for the printer\n",
+                                 "alice\neth0",
+                                 "alice and bob\r\neth0",
+                                 "alice\r\neth0\r\nfor ever",
+                                 "?\r\neth0"}) {
+    Write("10.0.0.5", text);
+    Store store = Open();
+    EXPECT_FALSE(store.IsFree(At("10.0.0.5"))) << text;
+    EXPECT_EQ(store.FindOwner(At("10.0.0.5")), std::nullopt) << text;
+    EXPECT_FALSE(store.Reserve(At("10.0.0.5"), kAlice)) << text;
+    store.Release(At("10.0.0.5"), kAlice);
+    EXPECT_EQ(Read("10.0.0.5"), text);
+    EXPECT_THAT(store.Leases(), IsEmpty()) << text;
+  }
 }
 
 TEST_F(LeaseStore, LeavesOtherFilesAlone) {

@@ -1,0 +1,87 @@
+#include "plugin/link/subnet.h"
+
+#include <algorithm>
+
+#include <linux/rtnetlink.h>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/link/bridge.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+// The network, also an idle one, that gave `link` an address; empty: none of ours but `except`.
+std::string NetworkOn(rtnl::Socket& net,
+                      const rtnl::Link& link,
+                      const state::Checkpoint& known,
+                      const std::string& except) {
+  const std::vector<Cidr> addresses = net.Addresses(link);
+  const auto network = std::ranges::find_if(known.gateways, [&](const auto& each) {
+    return each.first != except && std::ranges::any_of(each.second, [&](const Cidr& cidr) {
+             return Contains(addresses, cidr);
+           });
+  });
+  return network == known.gateways.end() ? "" : network->first;
+}
+
+}  // namespace
+
+std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker) {
+  if (!IsMadeByUs(taker) || !net.Ports(taker.index).empty()) {
+    return std::nullopt;
+  }
+  return Fix::Advice(
+      Format("if no network uses bridge '{}' any more: ip link delete {}; else "
+             "another subnet in the conflist, or the same bridge",
+             taker.name,
+             ShellWord(taker.name)));
+}
+
+bool Takes(const Route& route, const Cidr& gateway, const state::Record& record) {
+  const Cidr& to = route.destination;
+  if (route.table != RT_TABLE_MAIN || !gateway.Overlaps(to) ||
+      to.prefix_length < gateway.prefix_length || to == Cidr::Host(gateway.address)) {
+    return false;
+  }
+  const auto is_given_out = [&](const auto& range) {
+    return range.Contains(to.Network()) || to.Contains(range.first);
+  };
+  const auto& sets = record.ipam.ranges;
+  return sets.empty() || to.Contains(gateway.address) ||
+         std::ranges::any_of(
+             sets, [&](const auto& set) { return std::ranges::any_of(set, is_given_out); });
+}
+
+std::optional<Mismatch> FindTaker(rtnl::Socket& net,
+                                  const state::Checkpoint& known,
+                                  const state::Record& record,
+                                  const Cidr& gateway) {
+  for (const auto& [index, routes] : net.RoutesByLink()) {
+    const auto taking = std::ranges::find_if(routes, [&](const Route& route) {
+      return route.destination.prefix_length < gateway.address.bits() &&
+             Takes(route, gateway, record);
+    });
+    const std::optional<rtnl::Link> taker =
+        taking == routes.end() ? std::nullopt : net.FindLink(index);
+    if (!taker || taker->name == record.link.gateway_ifname) {
+      continue;
+    }
+    const std::string network = NetworkOn(net, *taker, known, record.id.network);
+    const std::optional<Fix> idle = FindFixForIdle(net, *taker);
+    return Mismatch{
+        .area = Mismatch::Area::kBridge,
+        .owner = record.link.bridge,
+        .text = Format("subnet {}/{} of network '{}' overlaps with {}{} by '{}'",
+                       gateway.Network(),
+                       gateway.prefix_length,
+                       record.id.network,
+                       taking->destination,
+                       network.empty() ? "" : Format(" of network '{}'", network),
+                       taker->name),
+        .fix = idle.value_or(Fix::Advice("another subnet in the conflist, or the same bridge"))};
+  }
+  return std::nullopt;
+}
+
+}  // namespace nomad_bridge::link
