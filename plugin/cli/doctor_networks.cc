@@ -174,7 +174,7 @@ void CheckUplinks(Examination& node) {
     if (!bridges.contains(bridge.name)) {
       continue;
     }
-    if (link::IsIsland(node.host.net, bridge)) {
+    if (link::IsIsland(node.host.net, bridge.name)) {
       node.Warn(link::DescribeIsland(bridge.name),
                 Fix::Advice(Cat("for a LAN: ip link set UPLINK master ",
                                 ShellWord(bridge.name),

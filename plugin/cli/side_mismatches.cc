@@ -95,7 +95,9 @@ class Inspection {
         host_, attachment_, [&](const portmap::DnatEntry& port) { return IsMeant(port); });
     sides_.host = std::move(found.causes);
     are_rules_whole_ = found.are_rules_whole;
-    NoteIsland();
+    if (link::IsIsland(host_.net, record_.link.bridge)) {
+      AddNote(link::DescribeIsland(record_.link.bridge));
+    }
   }
 
   void LookInside(const netlink::Netns& netns) {
@@ -346,14 +348,6 @@ class Inspection {
   }
 
   // A bridge may be meant to lead nowhere.
-  void NoteIsland() {
-    const std::string& name = record_.link.bridge;
-    const std::optional<rtnl::Link> bridge = name.empty() ? std::nullopt : host_.net.FindLink(name);
-    if (bridge && link::IsIsland(host_.net, *bridge)) {
-      AddNote(link::DescribeIsland(bridge->name));
-    }
-  }
-
   void AddNote(const std::string& note) {
     if (!Contains(sides_.notes, note)) {
       sides_.notes.push_back(note);

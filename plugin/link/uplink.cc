@@ -73,10 +73,12 @@ bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
                              [&](const rtnl::Link& port) { return IsUplink(net, port); });
 }
 
-bool IsIsland(rtnl::Socket& net, const rtnl::Link& bridge) {
-  return std::ranges::all_of(net.Addresses(bridge),
+bool IsIsland(rtnl::Socket& net, const std::string& bridge) {
+  const std::optional<rtnl::Link> found = bridge.empty() ? std::nullopt : net.FindLink(bridge);
+  return found &&
+         std::ranges::all_of(net.Addresses(*found),
                              [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); }) &&
-         !HasUplink(net, bridge);
+         !HasUplink(net, *found);
 }
 
 std::string DescribeIsland(const std::string& bridge) {

@@ -22,7 +22,7 @@ namespace nomad_bridge::link {
 [[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
 // Nothing beyond `bridge` is reached from its ports: it has neither an uplink nor an address of the
 // node.
-[[nodiscard]] bool IsIsland(rtnl::Socket& net, const rtnl::Link& bridge);
+[[nodiscard]] bool IsIsland(rtnl::Socket& net, const std::string& bridge);
 // What people are told of such a bridge.
 [[nodiscard]] std::string DescribeIsland(const std::string& bridge);
 // Without a dump: of `links`, all of the node.

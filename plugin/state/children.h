@@ -1,9 +1,9 @@
 // Children that outlive a command, each of which waits for the kernel in its stead
 // (netlink/core/background_request.h).
 //
-// Zombies  They are reaped by the process that inherits them. A process 1 that reaps late, or never,
-//          gets at most `kMaxZombies` of them, and some more if many commands end at once: then
-//          commands wait for the kernel themselves.
+// Zombies  The process that inherits them reaps them. A process 1 that reaps late, or never, gets
+//          `kMaxZombies` of them, and some more if many commands end at once. Then commands wait
+//          for the kernel themselves.
 // Shapes   /run/nomad-bridge/.children   pids in decimal, each followed by '\n'
 // Errors   none: what concerns that file is ignored
 #pragma once
