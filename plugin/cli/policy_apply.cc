@@ -133,8 +133,11 @@ int RunApply(const Arguments& arguments) {
     LogLine("there are no policies: '{}' does not exist", directory);
   } else {
     applied.reach = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
-    if (arguments.Has("cut") && !applied.is_dry) {
-      applied.cut = attachment::CutRefused(host);
+    using More = conntrack::Conntrack::More;
+    if (!applied.is_dry) {
+      const bool is_asked = arguments.Has("cut");
+      const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
+      applied.cut = is_asked ? std::optional(cut) : std::nullopt;
     }
   }
   if (arguments.Has("json")) {
