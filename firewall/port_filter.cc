@@ -152,9 +152,9 @@ std::vector<nft::Rule> OtherFrames() {
       nft::Rule().EtherType(ETH_P_8021AD).Drop(),
       DropReservedGroups(),
       Icmpv6(ND_ROUTER_ADVERT).Drop(),
-      // meta protocol ip6 meta l4proto ipv6-icmp accept, meta protocol ip6 drop
-      // From :: the kernel takes UDP, too, and answers nobody.
-      nft::Rule().Protocol(ETH_P_IPV6).L4Proto(IPPROTO_ICMPV6).Accept(),
+      // meta l4proto ipv6-icmp accept, meta protocol ip6 drop
+      // From :: the kernel takes UDP, too.
+      nft::Rule().L4Proto(IPPROTO_ICMPV6).Accept(),
       nft::Rule().Protocol(ETH_P_IPV6).Drop(),
       ToDhcpClient(kDhcpClient),
   };

@@ -246,6 +246,10 @@ Rule& Rule::CtBits(std::uint32_t key, std::uint32_t bits, bool any) {
   return LoadCt(key).Mask(CpuOrder(bits)).Compare(!any, CpuOrder(0));
 }
 
+Rule& Rule::CtDirection(Way way) {
+  return LoadCt(NFT_CT_DIRECTION).CompareEqual({static_cast<std::uint8_t>(way)});
+}
+
 Rule& Rule::CtMark(std::uint32_t mark) {
   return LoadCt(NFT_CT_MARK).CompareEqual(CpuOrder(mark));
 }
@@ -289,9 +293,7 @@ Rule& Rule::RestoreTcpDestination(Way way) {
       .type = is_ipv4 ? std::uint32_t{NFT_PAYLOAD_CSUM_INET} : std::uint32_t{NFT_PAYLOAD_CSUM_NONE},
       .offset = is_ipv4 ? std::uint32_t{offsetof(iphdr, check)} : 0,
       .flags = NFT_PAYLOAD_L4CSUM_PSEUDOHDR};
-  return LoadCt(NFT_CT_DIRECTION)
-      .CompareEqual({static_cast<std::uint8_t>(way)})
-      .LoadCt(is_ipv4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6, way)
+  return LoadCt(is_ipv4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6, way)
       .Store(AddressField(false), of_ip)
       .LoadCt(NFT_CT_PROTO_DST, way)
       .Store(kDport, {.type = NFT_PAYLOAD_CSUM_INET, .offset = offsetof(tcphdr, check)});

@@ -106,10 +106,10 @@ class Rule {
   // meta l4proto tcp tcp flags syn / syn,ack; meta l4proto tcp tcp flags & (syn | ack) != syn
   Rule& TcpBegins() { return TcpSyn(true); }
   Rule& TcpGoesOn() { return TcpSyn(false); }
-  // ct direction original ip daddr set ct original ip daddr tcp dport set ct original proto-dst: of
-  // TCP alone, where its sender has sent it, before any translation. Likewise of answers, by
-  // `reply`.
+  // ct direction original; ip daddr set ct original ip daddr tcp dport set ct original proto-dst: of
+  // TCP in that direction alone, where its sender has sent it, before any translation
   enum class Way : std::uint8_t { kOriginal, kReply };
+  Rule& CtDirection(Way way);
   Rule& RestoreTcpDestination(Way way);
 
   // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.

@@ -62,9 +62,9 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
           }};
 }
 
-// Neighbour discovery and multicast listeners, which conntrack never tracks: without them no
-// address is found, so that refusing them refuses everything.
-std::vector<nft::Rule> LetNeighboursBeFound() {
+// What is not judged. Neighbour discovery and multicast listeners, which conntrack never tracks:
+// without them no address is found, so that refusing them refuses everything.
+std::vector<nft::Rule> Exceptions() {
   const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
   return {
       // icmpv6 type 130-137 return: multicast listeners, routers, neighbours, redirects
@@ -99,13 +99,13 @@ std::vector<nft::Rule> BySender() {
 }
 
 nft::Chain JudgeToNode() {
-  nft::Chain chain = {.name = kJudgeToNode, .rules = LetNeighboursBeFound()};
+  nft::Chain chain = {.name = kJudgeToNode, .rules = Exceptions()};
   Append(chain.rules, BySender());
   return chain;
 }
 
 nft::Chain Judge() {
-  nft::Chain chain = {.name = kJudge, .rules = LetNeighboursBeFound()};
+  nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
   for (const Family family : kFamilies) {
     // ip saddr @alloc4 ip saddr . iifname != @comes_by4 drop
     // A machine elsewhere that takes an allocation's address for its own would have its label.
@@ -170,6 +170,7 @@ nft::Chain Refuse() {
       //   reject with tcp reset
       chain.rules.push_back(nft::Rule()
                                 .L4Proto(IPPROTO_TCP)
+                                .CtDirection(way)
                                 .Only(family)
                                 .RestoreTcpDestination(way)
                                 .RejectTcpReset());

@@ -114,14 +114,15 @@ TEST(NftRule, LetsAMapDecide) {
 
 // ip daddr set ct original ip daddr tcp dport set ct original proto-dst, as nft 1.0.6 sends it
 TEST(NftRule, RestoresWhereTcpWasSent) {
+  constexpr nft::Rule::Way kWay = nft::Rule::Way::kOriginal;
   EXPECT_THAT(nft::ExpressionTexts(
-                  nft::Rule().L4Proto(6).Ipv4().RestoreTcpDestination(nft::Rule::Way::kOriginal)),
+                  nft::Rule().L4Proto(6).CtDirection(kWay).Ipv4().RestoreTcpDestination(kWay)),
               ElementsAre("[ meta load l4proto => reg 1 ]",
                           "[ cmp eq reg 1 0x00000006 ]",
-                          "[ meta load nfproto => reg 1 ]",
-                          "[ cmp eq reg 1 0x00000002 ]",
                           "[ ct load direction => reg 1 ]",
                           "[ cmp eq reg 1 0x00000000 ]",
+                          "[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
                           "[ ct load dst_ip => reg 1 , dir original ]",
                           "[ payload write reg 1 => 4b @ network header + 16 csum_type 1 csum_off "
                           "10 csum_flags 0x1 ]",
