@@ -16,7 +16,6 @@ namespace {
 
 constexpr const char* kPorts = "ports";
 constexpr const char* kMac = "mac";
-constexpr const char* kIsolated = "isolated";
 constexpr std::string_view kSource = "source";
 constexpr const char* kSourceChain = "source";
 constexpr std::string_view kOwn = "own";
@@ -158,8 +157,11 @@ std::vector<nft::Rule> OtherFrames() {
       nft::Rule().EtherType(ETH_P_8021AD).Drop(),
       DropReservedGroups(),
       Icmpv6(ND_ROUTER_ADVERT).Drop(),
+      // meta l4proto ipv6-icmp accept, meta protocol ip6 drop
+      // From :: the kernel takes UDP, too.
+      nft::Rule().L4Proto(IPPROTO_ICMPV6).Accept(),
+      nft::Rule().Protocol(ETH_P_IPV6).Drop(),
       ToDhcpClient(kDhcpClient),
-      ToDhcpClient(kDhcpv6Client),
   };
 }
 
@@ -236,11 +238,11 @@ std::vector<nft::Element> Elements(const PortSource& source, const std::string& 
   return elements;
 }
 
-nft::Element IsolatedElement(const std::string& port, const std::string& comment) {
-  return {.set = kIsolated,
-          .key = NameKey(port),
-          .comment = comment,
-          .family = nft::TableFamily::kBridge};
+nft::Element PortElement(const std::string& set,
+                         const std::string& port,
+                         const std::string& comment) {
+  return {
+      .set = set, .key = NameKey(port), .comment = comment, .family = nft::TableFamily::kBridge};
 }
 
 bool HasBridgeFamily(nft::Socket& socket) {

@@ -27,8 +27,12 @@ struct PortSource {
 [[nodiscard]] std::vector<nft::Element> Elements(const PortSource& source,
                                                  const std::string& comment);
 
-// For a port that exchanges no frames with others that have one (ingressPolicy isolated).
-[[nodiscard]] nft::Element IsolatedElement(const std::string& port, const std::string& comment);
+// The set of ports that exchange no frames with each other (ingressPolicy isolated).
+constexpr const char* kIsolated = "isolated";
+// That makes `port` one of `set`.
+[[nodiscard]] nft::Element PortElement(const std::string& set,
+                                       const std::string& port,
+                                       const std::string& comment);
 
 // All of table bridge nomad-bridge.
 extern const Contributor kPortFilter;

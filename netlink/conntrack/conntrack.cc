@@ -139,16 +139,33 @@ bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Fam
   });
 }
 
-// Deletes exactly this entry: its id keeps us from hitting a new flow between the same ends.
-void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::Attributes& entry) {
-  netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, family);
+// A message about this entry.
+netlink::Message MessageOf(int type, Family family, const netlink::Attributes& entry) {
+  netlink::Message message = ConntrackMessage(type, NLM_F_ACK, family);
   for (const int attribute : {CTA_TUPLE_ORIG, CTA_ID, CTA_ZONE}) {
     const std::span<const std::uint8_t> value = entry.Bytes(attribute);
     if (!value.empty()) {
       message.PutBytes(attribute == CTA_TUPLE_ORIG ? NLA_F_NESTED | attribute : attribute, value);
     }
   }
-  socket.TransactOrThrow(message, "cannot remove an entry from conntrack", {ENOENT, EBUSY});
+  return message;
+}
+
+// Deletes exactly this entry: its id keeps us from hitting a new flow between the same ends.
+void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::Attributes& entry) {
+  socket.TransactOrThrow(MessageOf(IPCTNL_MSG_CT_DELETE, family, entry),
+                         "cannot remove an entry from conntrack",
+                         {ENOENT, EBUSY});
+}
+
+// Without NLM_F_CREATE only an entry that is there is changed.
+void MarkEntry(netlink::RequestSocket& socket,
+               Family family,
+               const netlink::Attributes& entry,
+               std::uint32_t mark) {
+  netlink::Message message = MessageOf(IPCTNL_MSG_CT_NEW, family, entry);
+  message.PutU32(CTA_MARK, htobe32(mark));
+  socket.TransactOrThrow(message, "cannot mark an entry of conntrack", {ENOENT});
 }
 
 void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpFlows>& flows) {
@@ -174,6 +191,20 @@ Endpoint ReadAnswerer(const netlink::Attributes& entry) {
           .address =
               ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip()),
           .port = protocol.U16Be(CTA_PROTO_SRC_PORT).value_or(0)};
+}
+
+Connection ReadConnection(const netlink::Attributes& entry) {
+  const Endpoint to = ReadAnswerer(entry);
+  const netlink::Attributes begun = entry.Inside(CTA_TUPLE_ORIG);
+  const Ip from =
+      ReadAddress(begun.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip());
+  const std::uint16_t from_port =
+      begun.Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_SRC_PORT).value_or(0);
+  // The server's packet was the first that it saw.
+  if (to.protocol == IPPROTO_TCP && from_port < kFirstClientPort && to.port >= kFirstClientPort) {
+    return {.protocol = to.protocol, .from = to.address, .to = from, .port = from_port};
+  }
+  return {.protocol = to.protocol, .from = from, .to = to.address, .port = to.port};
 }
 
 std::uint8_t TcpStateOf(const netlink::Attributes& entry) {
@@ -238,17 +269,22 @@ void Conntrack::ForgetBegun(const Beginning& beginning) {
   socket_.TransactOrThrow(request, "cannot delete an entry of conntrack", {ENOENT, EINVAL, EBUSY});
 }
 
-std::size_t Conntrack::Cut(const std::function<bool(const Connection&)>& is_cut) {
+std::size_t Conntrack::Cut(std::uint32_t mark,
+                           More more,
+                           const std::function<bool(const Connection&)>& is_cut) {
   std::size_t count = 0;
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
-      const Endpoint to = ReadAnswerer(entry);
-      const std::optional<Ip> from = ReadAddress(
-          entry.Inside(CTA_TUPLE_ORIG).Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC);
-      if (from &&
-          is_cut({.protocol = to.protocol, .from = *from, .to = to.address, .port = to.port})) {
-        ForgetEntry(socket_, family, entry);
+      const bool has_mark = be32toh(entry.U32(CTA_MARK).value_or(0)) == mark;
+      if (!has_mark && more == More::kNone) {
+        return;
+      }
+      const bool cut = is_cut(ReadConnection(entry));
+      if (cut && !has_mark) {
+        MarkEntry(socket_, family, entry, mark);
         ++count;
+      } else if (!cut && has_mark) {
+        ForgetEntry(socket_, family, entry);
       }
     });
   }

@@ -60,8 +60,12 @@ struct Endpoint {
   auto operator<=>(const Endpoint&) const = default;
 };
 
-// A connection by who began it, and whom its packets reach, translated or not. Without ports for
-// protocols that have none.
+// Clients have their ports from this one on (net.ipv4.ip_local_port_range). Of TCP that conntrack
+// was too late for the ports tell who is the client.
+constexpr std::uint16_t kFirstClientPort = 32768;
+
+// A connection by who began it, as far as conntrack and the ports tell, and whom its packets reach,
+// translated or not. Without ports for protocols that have none.
 struct Connection {
   std::uint8_t protocol = 0;  // IPPROTO_*
   Ip from;
@@ -89,9 +93,13 @@ class Conntrack {
   // Lists all entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
-  // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after
-  // that begins anew. Lists all entries.
-  std::size_t Cut(const std::function<bool(const Connection&)>& is_cut);
+  // Of all entries, gives `mark` to those for which `is_cut` is true, unless kNone more are to have
+  // it, and removes those that have it and for which `is_cut` is false: what is sent on begins
+  // anew. Returns how many have it newly. Lists all entries.
+  enum class More { kNone, kAll };
+  std::size_t Cut(std::uint32_t mark,
+                  More more,
+                  const std::function<bool(const Connection&)>& is_cut);
 
   // Removes the entry of the connection that began so, outside of any zone.
   void ForgetBegun(const Beginning& beginning);

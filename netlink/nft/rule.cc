@@ -9,7 +9,6 @@
 #include <linux/if_packet.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
-#include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
@@ -25,6 +24,7 @@ constexpr Field kEtherType = {NFT_PAYLOAD_LL_HEADER, 2 * ETH_ALEN, sizeof(std::u
 // Of TCP, UDP and SCTP.
 constexpr Field kSport = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2};
 constexpr Field kDport = {NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2};
+constexpr Field kTcpFlags = {NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1};
 
 Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
@@ -62,6 +62,7 @@ const Field kEtherDaddr = {NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN};
 const Field kEtherSaddr = {NFT_PAYLOAD_LL_HEADER, ETH_ALEN, ETH_ALEN};
 const Field kIpSaddr = {NFT_PAYLOAD_NETWORK_HEADER, 12, 4};
 const Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
+const Field kIp6Daddr = {NFT_PAYLOAD_NETWORK_HEADER, 24, 16};
 const Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
 const Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
 const Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
@@ -157,6 +158,17 @@ Rule& Rule::EtherTypeNot(std::uint16_t ether_type) {
   return IsNot(kEtherType, NetworkOrder(ether_type));
 }
 
+Rule& Rule::TcpSyn(bool begins) {
+  return L4Proto(IPPROTO_TCP)
+      .Load(kTcpFlags, 0)
+      .Mask({TH_SYN | TH_ACK})
+      .Compare(begins, Bytes{TH_SYN});
+}
+
+Rule& Rule::SaddrAndIifnameNotIn(const std::string& set) {
+  return LoadAddress(true).LoadMeta(NFT_META_IIFNAME, SlotsOf(family_)).LookUp(set, true);
+}
+
 Rule& Rule::Multicast() {
   return LoadMeta(NFT_META_PKTTYPE).CompareEqual({PACKET_MULTICAST});
 }
@@ -166,13 +178,17 @@ Rule& Rule::L4Proto(std::uint8_t number) {
 }
 
 // As nft does it: a range of one is compared, any other is so from below and from above.
-Rule& Rule::Sport(std::uint16_t port) {
-  return Is(kSport, NetworkOrder(port));
+Rule& Rule::Ports(const Field& field, std::uint16_t first, std::uint16_t last) {
+  return first == last ? Is(field, NetworkOrder(first))
+                       : Between(field, NetworkOrder(first), NetworkOrder(last));
+}
+
+Rule& Rule::Sport(std::uint16_t first, std::uint16_t last) {
+  return Ports(kSport, first, last);
 }
 
 Rule& Rule::Dport(std::uint16_t first, std::uint16_t last) {
-  return first == last ? Is(kDport, NetworkOrder(first))
-                       : Between(kDport, NetworkOrder(first), NetworkOrder(last));
+  return Ports(kDport, first, last);
 }
 
 Rule& Rule::Between(const Field& field, Bytes first, Bytes last) {
@@ -217,10 +233,25 @@ Rule& Rule::FibType(bool is_local) {
       .Compare(is_local, CpuOrder(RTN_LOCAL));
 }
 
+Rule& Rule::LoadCt(std::uint32_t key, std::optional<Way> way) {
+  Add({"ct", {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_CT_KEY, key}}});
+  if (way) {
+    expressions_.back().attributes.emplace_back(NFTNL_EXPR_CT_DIR,
+                                                Bytes{static_cast<std::uint8_t>(*way)});
+  }
+  return *this;
+}
+
 Rule& Rule::CtBits(std::uint32_t key, std::uint32_t bits, bool any) {
-  return Add({"ct", {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_CT_KEY, key}}})
-      .Mask(CpuOrder(bits))
-      .Compare(!any, CpuOrder(0));
+  return LoadCt(key).Mask(CpuOrder(bits)).Compare(!any, CpuOrder(0));
+}
+
+Rule& Rule::CtDirection(Way way) {
+  return LoadCt(NFT_CT_DIRECTION).CompareEqual({static_cast<std::uint8_t>(way)});
+}
+
+Rule& Rule::CtMark(std::uint32_t mark) {
+  return LoadCt(NFT_CT_MARK).CompareEqual(CpuOrder(mark));
 }
 
 Rule& Rule::CtState(std::uint32_t bits) {
@@ -256,23 +287,16 @@ Rule& Rule::Store(const Field& field, const Checksum& checksum) {
 }
 
 // IPv6 has no checksum of its own; TCP's is also over the addresses.
-Rule& Rule::RestoreTcpDestination() {
+Rule& Rule::RestoreTcpDestination(Way way) {
   const bool is_ipv4 = family_ == Family::kIpv4;
   const Checksum of_ip = {
       .type = is_ipv4 ? std::uint32_t{NFT_PAYLOAD_CSUM_INET} : std::uint32_t{NFT_PAYLOAD_CSUM_NONE},
       .offset = is_ipv4 ? std::uint32_t{offsetof(iphdr, check)} : 0,
       .flags = NFT_PAYLOAD_L4CSUM_PSEUDOHDR};
-  return LoadCtOriginal(is_ipv4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6)
+  return LoadCt(is_ipv4 ? NFT_CT_DST_IP : NFT_CT_DST_IP6, way)
       .Store(AddressField(false), of_ip)
-      .LoadCtOriginal(NFT_CT_PROTO_DST)
+      .LoadCt(NFT_CT_PROTO_DST, way)
       .Store(kDport, {.type = NFT_PAYLOAD_CSUM_INET, .offset = offsetof(tcphdr, check)});
-}
-
-Rule& Rule::LoadCtOriginal(std::uint32_t key) {
-  return Add({"ct",
-              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_CT_KEY, key},
-               {NFTNL_EXPR_CT_DIR, Bytes{IP_CT_DIR_ORIGINAL}}}});
 }
 
 Rule& Rule::StoreMark() {

@@ -54,6 +54,7 @@ extern const Field kEtherDaddr;
 extern const Field kEtherSaddr;
 extern const Field kIpSaddr;
 extern const Field kIp6Saddr;
+extern const Field kIp6Daddr;
 extern const Field kArpSaddrEther;
 extern const Field kArpSaddrIp;
 extern const Field kIcmpv6Type;
@@ -95,15 +96,21 @@ class Rule {
   Rule& IsMasked(const Field& field, Bytes mask, Bytes value);
   // <field> first-last
   Rule& Between(const Field& field, Bytes first, Bytes last);
-  // th sport port, th dport first-last: of TCP, UDP or SCTP, which L4Proto() before it decides
-  Rule& Sport(std::uint16_t port);
+  // th sport first-last, th dport first-last: of TCP, UDP or SCTP, as L4Proto() before it decides
+  Rule& Sport(std::uint16_t first, std::uint16_t last);
+  Rule& Sport(std::uint16_t port) { return Sport(port, port); }
   Rule& Dport(std::uint16_t first, std::uint16_t last);
   Rule& Dport(std::uint16_t port) { return Dport(port, port); }
   // <to> set <from>, without updating any checksum
   Rule& Copy(const Field& from, const Field& to);
-  // ip daddr set ct original ip daddr tcp dport set ct original proto-dst: of TCP alone, where its
-  // sender has sent it, before any translation
-  Rule& RestoreTcpDestination();
+  // meta l4proto tcp tcp flags syn / syn,ack; meta l4proto tcp tcp flags & (syn | ack) != syn
+  Rule& TcpBegins() { return TcpSyn(true); }
+  Rule& TcpGoesOn() { return TcpSyn(false); }
+  // ct direction original; ip daddr set ct original ip daddr tcp dport set ct original proto-dst: of
+  // TCP in that direction alone, where its sender has sent it, before any translation
+  enum class Way : std::uint8_t { kOriginal, kReply };
+  Rule& CtDirection(Way way);
+  Rule& RestoreTcpDestination(Way way);
 
   // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
   Rule& Ipv4() { return Only(Family::kIpv4); }
@@ -116,6 +123,8 @@ class Rule {
   // ip saddr != @set, ip daddr != @set
   Rule& SaddrNotIn(const std::string& set) { return LoadAddress(true).LookUp(set, true); }
   Rule& DaddrNotIn(const std::string& set) { return LoadAddress(false).LookUp(set, true); }
+  // ip saddr . iifname != @set
+  Rule& SaddrAndIifnameNotIn(const std::string& set);
   // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not
   // there
   Rule& SaddrVmap(const std::string& map) { return LoadAddress(true).LookUp(map, false, 0); }
@@ -130,6 +139,8 @@ class Rule {
 
   // ct state <any of these bits>
   Rule& CtState(std::uint32_t bits);
+  // ct mark mark
+  Rule& CtMark(std::uint32_t mark);
   // ct status dnat, ct status ! dnat
   Rule& CtStatusDnat();
   Rule& CtStatusNotDnat();
@@ -194,10 +205,12 @@ class Rule {
   [[nodiscard]] Field AddressField(bool source) const;
   Rule& LoadAddress(bool source) { return Load(AddressField(source), 0); }
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
+  Rule& Ports(const Field& field, std::uint16_t first, std::uint16_t last);
   Rule& FibType(bool is_local);
   Rule& StoreMark();
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
-  Rule& LoadCtOriginal(std::uint32_t key);
+  Rule& LoadCt(std::uint32_t key, std::optional<Way> way = std::nullopt);
+  Rule& TcpSyn(bool begins);
   // From register 1; what changes with it in checksums.
   struct Checksum {
     std::uint32_t type = 0;

@@ -13,6 +13,7 @@
 #include "plugin/policy/judge.h"
 #include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/converge.h"
+#include "plugin/rules/policy_admission.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::attachment {
@@ -64,13 +65,18 @@ void SwitchPolicies(state::Host& host,
                     const policy::Program& program,
                     const std::string& directory,
                     const std::vector<state::Record>& judged) {
+  Mismatches unlogged(Mode::kRepair);
+  // What others have taken away of our rules comes back first, and flows that began meanwhile are
+  // forgotten for it. A switch of policies alone forgets none.
+  if (!rules::FindUnreadPolicies(host)) {
+    rules::Converge(host, {}, unlogged);
+  }
   const std::optional<std::string> former = state::PolicyFile::FindText();
   // The file before the kernel: killed in between, the next command puts these in force.
   host.policy.Write(program, directory);
   try {
     // The bridges before the rules: what is refused is refused from the first packet on.
     CheckBridges(host, judged);
-    Mismatches unlogged(Mode::kRepair);
     rules::Converge(host, {.at_least = rules::Depth::kEverything}, unlogged);
   } catch (...) {
     host.policy.Restore(former);
@@ -122,7 +128,7 @@ std::vector<Mismatch> FindUnseenTraffic(state::Host& host) {
                                        : rules::FindUnseenTraffic(host, LiveRecords(host));
 }
 
-std::size_t CutRefused(state::Host& host) {
+std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more) {
   std::map<Ip, cni::Workload> workloads;
   for (const state::Record& record : LiveRecords(host)) {
     for (const Cidr& cidr : record.ipam.addresses) {
@@ -133,7 +139,7 @@ std::size_t CutRefused(state::Host& host) {
   const policy::Program& program = host.policy.Program();
   // Many connections are alike but for the port that they come from.
   std::map<conntrack::Connection, bool> known;
-  return conntrack::Conntrack::In(host.netns).Cut([&](const conntrack::Connection& connection) {
+  const auto is_refused = [&](const conntrack::Connection& connection) {
     const auto [answer, is_new] = known.try_emplace(connection);
     if (is_new) {
       const policy::Connection asked{
@@ -144,7 +150,8 @@ std::size_t CutRefused(state::Host& host) {
       answer->second = !policy::Judge(program, asked).is_allowed;
     }
     return answer->second;
-  });
+  };
+  return conntrack::Conntrack::In(host.netns).Cut(rules::kCutMark, more, is_refused);
 }
 
 }  // namespace nomad_bridge::attachment

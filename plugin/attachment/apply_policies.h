@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mismatch.h"
+#include "netlink/conntrack/conntrack.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -35,8 +36,9 @@ ReachChanges ApplyPolicies(state::Host& host,
                            const std::string& directory,
                            Mode mode);
 
-// Ends the connections from and to live attachments that the policies in force refuse: what is sent
-// on is judged as new. Returns how many. What `apply` was too late for goes on otherwise.
-std::size_t CutRefused(state::Host& host);
+// Ends the connections from and to live attachments that the policies in force refuse, and returns
+// how many: what `apply` was too late for goes on otherwise. Those that were ended before and would
+// be allowed now may begin anew; with kNone no more are ended.
+std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more);
 
 }  // namespace nomad_bridge::attachment

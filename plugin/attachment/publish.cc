@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/link/liveness.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
@@ -59,6 +60,9 @@ void Publish(state::Host& host, const state::Record& record) {
     rules::CheckOtherFirewalls(host, record, *checkpoint, repaired);
   }
   rules::WarnOfPorts(host, record);
+  if (const std::optional<Mismatch> tagged = rules::FindTaggedTraffic(host, record)) {
+    LogLine("{}", tagged->TextWithFix());
+  }
 }
 
 void PublishPort(state::Host& host, const state::Record& record) {

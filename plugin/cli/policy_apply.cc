@@ -139,8 +139,11 @@ int RunApply(const Arguments& arguments) {
   if (!has_none) {
     applied.reach = attachment::ApplyPolicies(
         host, program, policies.are_named ? directory : std::string(), ModeOf(arguments));
-    if (arguments.Has("cut") && !applied.is_dry) {
-      applied.cut = attachment::CutRefused(host);
+    using More = conntrack::Conntrack::More;
+    if (!applied.is_dry) {
+      const bool is_asked = arguments.Has("cut");
+      const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
+      applied.cut = is_asked ? std::optional(cut) : std::nullopt;
     }
   }
   if (arguments.Has("json")) {

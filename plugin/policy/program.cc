@@ -18,6 +18,8 @@ namespace {
 // All 64 bits: two sets under one name would let in whom no policy names.
 constexpr int kNameDigits = 16;
 constexpr int kCounterDigits = 4;
+// In the name of a chain that only counts.
+constexpr std::string_view kAudit = "audit-";
 // nf_tables' comments have 128.
 constexpr std::size_t kMaxCommentBytes = 100;
 
@@ -130,7 +132,11 @@ class Maker {
       text += Cat('\t', static_cast<int>(step.outcome));
       text += Cat('\t', step.next, '\t', step.comment, '\n');
     }
+    const bool refuses = std::ranges::any_of(steps, [](const Step& step) {
+      return step.outcome == Step::Outcome::kReject || step.outcome == Step::Outcome::kDrop;
+    });
     chains.push_back({.name = Cat(direction_ == Direction::kTo ? "in-" : "out-",
+                                  refuses ? "" : kAudit,
                                   Hex(StableHash(text), kNameDigits)),
                       .steps = std::move(steps)});
   }
@@ -225,6 +231,13 @@ class Maker {
 };
 
 }  // namespace
+
+bool Judgement::MayRefuse() const {
+  const auto refuses = [](const std::optional<std::string>& chain) {
+    return chain && chain->find(kAudit) == std::string::npos;
+  };
+  return refuses(in) || refuses(out);
+}
 
 Program::Program(const Policies& policies) : text_(Write(policies)) {}
 

@@ -9,8 +9,8 @@
 // Names   of sets and chains are hashes of what they stand for: what did not change keeps its name,
 //         and another name is another thing, so nothing is ever changed under a packet.
 //         A set: "3a1f0c92...", of which rules/ makes "sel4-3a1f0c92..." and "sel6-3a1f0c92...";
-//         chains: "in-9b21...", "out-1c..."; counters: "api-0-5d2e", the policy's name first, so
-//         that a rule that says the same as before goes on counting.
+//         chains: "in-9b21...", "out-1c...", "in-audit-9b21..." if it only counts; counters:
+//         "api-0-5d2e", the policy's name first, so that a rule that stays goes on counting.
 // Errors  Parse: kDecode for a text that Text() has not written.
 // Source  docs/policy.md
 #pragma once
@@ -70,6 +70,8 @@ struct Judgement {
   std::optional<std::string> in;   // the chain of what reaches it; nullopt: nothing is judged
   std::optional<std::string> out;  // the chain of what it sends
 
+  // Whether any of that may be refused: what audited policies select is left as it is.
+  [[nodiscard]] bool MayRefuse() const;
   auto operator<=>(const Judgement&) const = default;
 };
 

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "firewall/port_filter.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/link/bridge.h"
 #include "plugin/rules/policy_tables.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -20,9 +22,27 @@ bool HandsOver(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
-// Why policies do not see the traffic of `bridge`, if only its operator can change that: we load no
-// kernel module, and set no flag of a bridge that carries others' packets.
-std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
+// What refuses link-local addresses to the allocations that policies are about.
+bool LacksBridgeFamily(state::Host& host, const state::Record& record) {
+  return JudgementOf(record, host.policy.Program()).MayRefuse() &&
+         !firewall::HasBridgeFamily(host.nft);
+}
+
+// Why policies do not see the traffic of `record` on `bridge`, if only its operator can change
+// that: we load no kernel module, and set no flag of a bridge that carries others' packets.
+std::optional<Mismatch> FindUnseen(state::Host& host,
+                                   const rtnl::Link& bridge,
+                                   const state::Record& record) {
+  if (LacksBridgeFamily(host, record)) {
+    return Mismatch{
+        .area = Mismatch::Area::kPolicy,
+        .owner = bridge.name,
+        .text = Format("policies do not apply to link-local addresses on bridge '{}': the kernel "
+                       "has no bridge family of nf_tables",
+                       bridge.name),
+        .repairable = false,
+        .fix = Fix::Advice("a kernel with CONFIG_NF_TABLES_BRIDGE, or no policy that selects it")};
+  }
   // This file exists only while br_netfilter is loaded. Without the module a bridge's own flags say
   // nothing.
   const bool has_module = netlink::FindSysctl("net/bridge/bridge-nf-call-iptables").has_value();
@@ -79,6 +99,22 @@ std::string KeyOf(state::Host& host, const state::Record& record) {
 
 }  // namespace
 
+std::optional<Mismatch> FindTaggedTraffic(state::Host& host, const state::Record& record) {
+  const policy::Judgement judgement = JudgementOf(record, host.policy.Program());
+  if ((!judgement.in && !judgement.out) || !record.link.port.vlans ||
+      record.link.port.vlans->tagged.empty()) {
+    return std::nullopt;
+  }
+  return Mismatch{.area = Mismatch::Area::kPolicy,
+                  .owner = state::HostVethName(record.id),
+                  .text = Format("policies do not apply to what container '{}' of network '{}' "
+                                 "sends and receives with VLAN tags ('vlanTrunk')",
+                                 record.id.container_id,
+                                 record.id.network),
+                  .repairable = false,
+                  .fix = Fix::Advice("let what is beyond the bridge filter these VLANs")};
+}
+
 void CheckBridgeNetfilter(state::Host& host,
                           const rtnl::Link& bridge,
                           const state::Record& record,
@@ -86,7 +122,7 @@ void CheckBridgeNetfilter(state::Host& host,
   if (!IsConcerned(host, bridge, record)) {
     return;
   }
-  if (std::optional<Mismatch> unseen = FindUnseen(bridge)) {
+  if (std::optional<Mismatch> unseen = FindUnseen(host, bridge, record)) {
     mismatches.AddUnrepairable(*std::move(unseen));
   }
   if (link::IsMadeByUs(bridge) && bridge.nf_call != kBoth) {
@@ -103,7 +139,7 @@ void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record) {
   const std::optional<Mismatch> unseen =
-      IsConcerned(host, bridge, record) ? FindUnseen(bridge) : std::nullopt;
+      IsConcerned(host, bridge, record) ? FindUnseen(host, bridge, record) : std::nullopt;
   if (unseen) {
     throw Error(link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict,
                 unseen->text,
@@ -117,6 +153,9 @@ std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
   std::set<std::string> found;  // bridges
   std::set<std::string> looked_at;
   for (const state::Record& record : records) {
+    if (std::optional<Mismatch> tagged = FindTaggedTraffic(host, record)) {
+      all.push_back(*std::move(tagged));
+    }
     if (host.policy.Program().empty() ||
         (record.link.foreign_ports.empty() && !looked_at.insert(KeyOf(host, record)).second)) {
       continue;

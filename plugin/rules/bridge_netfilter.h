@@ -6,6 +6,7 @@
 //         the packets of others on it would pass all rules of the node.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/mismatch.h"
@@ -28,9 +29,12 @@ void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record);
 
-// What CheckBridgeNetfilter() finds of the bridges of `records`, once for each bridge, and the same
-// of bridges of another plugin whose attachments have only our rules. Nothing is refused by it: it
-// is for people.
+// Frames with VLAN tags are not handed over to nf_tables: nothing judges those of a vlanTrunk.
+[[nodiscard]] std::optional<Mismatch> FindTaggedTraffic(state::Host& host,
+                                                        const state::Record& record);
+
+// What those two find of `records`, once for each bridge, and the same of bridges of another plugin
+// whose attachments have only our rules. Nothing is refused by it: it is for people.
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                                       const std::vector<state::Record>& records);
 

@@ -63,9 +63,9 @@ class Convergence {
       return {.checkpoint = std::move(checkpoint_), .depth = Depth::kEverything};
     }
     FindWanted();
-    const bool is_quiet = checkpoint_.generation == host_.nft.Generation();
-    Depth depth = FindDepth(is_quiet);
-    if (!is_quiet) {
+    is_quiet_ = checkpoint_.generation == host_.nft.Generation();
+    Depth depth = FindDepth();
+    if (!is_quiet_) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
     }
     // A set may be missing, although its table is the one that we made.
@@ -98,14 +98,14 @@ class Convergence {
   }
 
   // The one answer to how much has to be compared.
-  [[nodiscard]] Depth FindDepth(bool is_quiet) {
+  [[nodiscard]] Depth FindDepth() {
     const bool wants_same_tables = IsOfThisRelease(checkpoint_, program_) &&
                                    checkpoint_.accept_mark_bit == mark_bit_ &&
                                    checkpoint_.HasPortFilter() == has_port_filter_;
     if (scope_.at_least == Depth::kEverything || !wants_same_tables) {
       return Depth::kEverything;
     }
-    if (is_quiet) {
+    if (is_quiet_) {
       return has_new_hook_ ? Depth::kTables : scope_.at_least;
     }
     // The handle tells a table from another one of the same name, which has none of our elements.
@@ -150,8 +150,9 @@ class Convergence {
     const bool is_repaired = mismatches_.is_repairing() && !compared->mismatches.empty();
     mismatches_.AddAll(std::move(compared->mismatches));
     // After the rules are back: flows that began while they were away would go on without a
-    // translation, and before that a packet would begin the same flow anew.
-    if (is_repaired) {
+    // translation, and before that a packet would begin the same flow anew. They were not away if
+    // nobody has changed a rule: what policies let pass goes on while others are applied.
+    if (is_repaired && !is_quiet_) {
       DeleteUntranslatedConntrack(host_, desired_->records());
     }
     // Last: killed before this, the next command compares once more.
@@ -180,6 +181,7 @@ class Convergence {
   const policy::Program& program_;
   LazyDesiredState desired_;
   int mark_bit_ = 0;
+  bool is_quiet_ = false;  // nobody has changed a rule since our last commit
   bool has_port_filter_ = false;
   Kinds kinds_;  // that have chains
   std::vector<firewall::ForwardHook> hooks_;

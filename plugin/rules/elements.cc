@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -9,6 +10,8 @@
 #include "firewall/address_policy.h"
 #include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
+#include "firewall/table.h"
+#include "plugin/rules/policy_admission.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
@@ -58,20 +61,54 @@ bool IsSourceChecked(const state::Record& record) {
   return record.Has(cni::Part::kLink) && record.link.port.source_check;
 }
 
-// Without br_netfilter no rule of table inet sees a packet between two ports of one bridge, so
-// table bridge tells these apart by their ports.
-std::vector<std::string> IsolatedPorts(const state::Record& record) {
-  if (!record.Has(cni::Part::kForward) || record.rules.ingress != firewall::Ingress::kIsolated) {
+// Its ports of a bridge, if it is forwarded for.
+std::vector<std::string> ForwardedPorts(const state::Record& record) {
+  if (!record.Has(cni::Part::kForward)) {
     return {};
   }
   return record.link.bridge.empty() ? record.link.foreign_ports
                                     : std::vector{state::HostVethName(record.id)};
 }
 
+// Without br_netfilter no rule of table inet sees a packet between two ports of one bridge, so
+// table bridge tells these apart by their ports.
+std::vector<std::string> IsolatedPorts(const state::Record& record) {
+  return record.rules.ingress == firewall::Ingress::kIsolated ? ForwardedPorts(record)
+                                                              : std::vector<std::string>();
+}
+
+// Where link-local addresses, of which policies know nothing, are no way around them.
+std::vector<std::string> JudgedPorts(const state::Record& record) {
+  return record.rules.policy.MayRefuse() ? ForwardedPorts(record) : std::vector<std::string>();
+}
+
+// What tells policies that a packet is the attachment's: its addresses, with the interfaces by
+// which its packets come in. None without policies.
+std::vector<nft::Element> ComesByElements(const state::Record& record, const std::string& comment) {
+  if (record.rules.policy.revision.empty()) {
+    return {};
+  }
+  std::set<std::string> links(record.link.foreign_host_ifnames.begin(),
+                              record.link.foreign_host_ifnames.end());
+  links.insert({record.link.bridge, record.link.gateway_ifname});
+  links.erase("");
+  std::vector<nft::Element> elements;
+  for (const Cidr& cidr : record.ipam.addresses) {
+    for (const std::string& link : links) {
+      std::vector<std::uint8_t> key = firewall::AddressKey(cidr.address);
+      Append(key, firewall::NameKey(link));
+      elements.push_back({.set = firewall::SetName(kComesBy, cidr.address.family()),
+                          .key = std::move(key),
+                          .comment = comment});
+    }
+  }
+  return elements;
+}
+
 }  // namespace
 
 bool NeedsPortFilter(const state::Record& record) {
-  return IsSourceChecked(record) || !IsolatedPorts(record).empty();
+  return IsSourceChecked(record) || !IsolatedPorts(record).empty() || !JudgedPorts(record).empty();
 }
 
 std::vector<nft::Element> ElementsOf(const state::Record& record) {
@@ -94,7 +131,10 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
   for (const std::string& port : IsolatedPorts(record)) {
-    elements.push_back(firewall::IsolatedElement(port, comment));
+    elements.push_back(firewall::PortElement(firewall::kIsolated, port, comment));
+  }
+  for (const std::string& port : JudgedPorts(record)) {
+    elements.push_back(firewall::PortElement(kJudgedPorts, port, comment));
   }
   if (IsSourceChecked(record)) {
     Append(elements,
@@ -108,6 +148,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   }
   if (record.Has(cni::Part::kForward)) {
     Append(elements, PolicyElements(record, comment));
+    Append(elements, ComesByElements(record, comment));
   }
   // Those of its interface last, and only beside others: without an element of its own no rule
   // would match by them.

@@ -1,9 +1,12 @@
 #include "plugin/rules/policy_admission.h"
 
+#include <linux/if_ether.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
 
+#include "base/list.h"
 #include "firewall/table.h"
+#include "netlink/conntrack/conntrack.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -13,13 +16,28 @@ using firewall::SetName;
 using Point = nft::Hook::Point;
 
 constexpr const char* kJudgeToNode = "judge_to_node";
+constexpr const char* kUnknown = "unknown";
+constexpr const char* kGoesOn = "goes_on";
+constexpr const char* kAnswers = "answers";
+constexpr const char* kLinkLocal = "link_local";
 // Before our forward chain, whose accepts are for what is let pass here.
 constexpr int kBeforeFilter = -2;
+// nft's dstnat in the bridge family: before the bridge hands a frame over, and its way is changed.
+constexpr int kBridgeDstnat = -300;
 
 std::vector<firewall::SetRow> Sets() {
   using enum nft::Type;
-  return {{kPolicyIn, {kIpv4Addr}, {kVerdict}, firewall::Role::kForwarding},
-          {kPolicyOut, {kIpv4Addr}, {kVerdict}, firewall::Role::kForwarding}};
+  using firewall::Role;
+  return {{kPolicyIn, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
+          {kPolicyOut, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
+          {kAnswersIn, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
+          {kAnswersOut, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
+          {kJudged, {kIpv4Addr}, {}, Role::kForwarding},
+          {kComesBy, {kIpv4Addr, kIfname}, {}, Role::kForwarding}};
+}
+
+std::vector<firewall::SetRow> PortSets() {
+  return {{kJudgedPorts, {nft::Type::kIfname}, {}, firewall::Role::kForwarding}};
 }
 
 std::vector<firewall::SetRow> Shapes() {
@@ -33,25 +51,46 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
   return {.name = name,
           .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
           .rules = {
-              // ct state new,untracked goto <judge>
-              nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Goto(judge),
+              // ct state invalid,new,untracked goto <judge>
+              nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked | nft::kCtInvalid).Goto(judge),
+              // tcp flags syn / syn,ack goto <judge>
+              // Conntrack lets a SYN pass beside what it takes for an old connection of the same
+              // ports, which a packet that looks like an answer may have begun.
+              nft::Rule().TcpBegins().Goto(judge),
+              // ct mark 0x6e626375 goto refuse
+              nft::Rule().CtMark(kCutMark).Goto(kRefuse),
           }};
 }
 
-// Neighbour discovery and multicast listeners, which conntrack never tracks: without them no
-// address is found, so that refusing them refuses everything.
-std::vector<nft::Rule> LetNeighboursBeFound() {
+// What is not judged. Neighbour discovery and multicast listeners, which conntrack never tracks:
+// without them no address is found, so that refusing them refuses everything.
+std::vector<nft::Rule> Exceptions() {
   const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
   return {
       // icmpv6 type 130-137 return: multicast listeners, routers, neighbours, redirects
       icmpv6().Between(nft::kIcmpv6Type, {MLD_LISTENER_QUERY}, {ND_REDIRECT}).Return(),
       // icmpv6 type mld2-listener-report return
       icmpv6().Is(nft::kIcmpv6Type, {143}).Return(),
+      // ct state invalid goto unknown
+      nft::Rule().CtState(nft::kCtInvalid).Goto(kUnknown),
   };
 }
 
-std::vector<nft::Rule> JudgeSenders() {
-  std::vector<nft::Rule> rules = LetNeighboursBeFound();
+// What belongs to no connection is no begin of one either: a scan by FIN would find open ports.
+nft::Chain Unknown() {
+  nft::Chain chain = {.name = kUnknown};
+  for (const Family family : kFamilies) {
+    const std::string judged = SetName(kJudged, family);
+    // ip saddr @judged4 drop
+    chain.rules.push_back(nft::Rule().Only(family).SaddrIn(judged).Drop());
+    // ip daddr @judged4 drop
+    chain.rules.push_back(nft::Rule().Only(family).DaddrIn(judged).Drop());
+  }
+  return chain;
+}
+
+std::vector<nft::Rule> BySender() {
+  std::vector<nft::Rule> rules;
   for (const Family family : kFamilies) {
     // ip saddr vmap @out4
     rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kPolicyOut, family)));
@@ -59,29 +98,26 @@ std::vector<nft::Rule> JudgeSenders() {
   return rules;
 }
 
+nft::Chain JudgeToNode() {
+  nft::Chain chain = {.name = kJudgeToNode, .rules = Exceptions()};
+  Append(chain.rules, BySender());
+  return chain;
+}
+
 nft::Chain Judge() {
-  nft::Chain chain = {.name = kJudge, .rules = LetNeighboursBeFound()};
+  nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
   for (const Family family : kFamilies) {
-    // iifname != @bridges ip saddr @alloc4 drop
+    // ip saddr @alloc4 ip saddr . iifname != @comes_by4 drop
     // A machine elsewhere that takes an allocation's address for its own would have its label.
     chain.rules.push_back(nft::Rule()
-                              .IifnameNotIn(firewall::kBridges)
                               .Only(family)
                               .SaddrIn(SetName(firewall::kAlloc, family))
+                              .SaddrAndIifnameNotIn(SetName(kComesBy, family))
                               .Drop());
   }
-  // iifname @gateways oifname @gateways ip6 daddr fe80::/10 reject with icmpx admin-prohibited
-  // Link-local addresses, which every container has besides, are in no set.
-  chain.rules.push_back(nft::Rule()
-                            .IifnameIn(firewall::kGateways)
-                            .OifnameIn(firewall::kGateways)
-                            .Ipv6()
-                            .Daddr(firewall::Prefix("fe80::/10"))
-                            .RejectAdminProhibited());
-  for (const Family family : kFamilies) {
-    // ip saddr vmap @out4
-    chain.rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kPolicyOut, family)));
-  }
+  // tcp flags & (syn | ack) != syn jump goes_on
+  chain.rules.push_back(nft::Rule().TcpGoesOn().Jump(kGoesOn));
+  Append(chain.rules, BySender());
   for (const Family family : kFamilies) {
     // ip daddr vmap @in4
     chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kPolicyIn, family)));
@@ -89,16 +125,56 @@ nft::Chain Judge() {
   return chain;
 }
 
+// TCP of a connection that conntrack does not know: it began where nothing was handed over yet, or
+// has been cut or forgotten. Who has opened it is told by the ports; where they do not tell, it has
+// to be allowed either way.
+nft::Chain GoesOn() {
+  constexpr std::uint16_t kFirstOfClients = conntrack::kFirstClientPort;
+  constexpr std::uint16_t kLastOfServers = kFirstOfClients - 1;
+  constexpr std::uint16_t kLast = 65535;
+  return {.name = kGoesOn,
+          .rules = {
+              // th sport 32768-65535 th dport 0-32767 return
+              nft::Rule().Sport(kFirstOfClients, kLast).Dport(0, kLastOfServers).Return(),
+              // jump answers
+              nft::Rule().Jump(kAnswers),
+              // th sport 0-32767 th dport 32768-65535 accept
+              nft::Rule().Sport(0, kLastOfServers).Dport(kFirstOfClients, kLast).Accept(),
+          }};
+}
+
+// As the connection from its destination to its source.
+nft::Chain Answers() {
+  nft::Chain chain = {.name = kAnswers};
+  for (const Family family : kFamilies) {
+    // ip daddr vmap @out_answers4
+    chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kAnswersOut, family)));
+  }
+  for (const Family family : kFamilies) {
+    // ip saddr vmap @in_answers4
+    chain.rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kAnswersIn, family)));
+  }
+  return chain;
+}
+
 // TCP gets a reset: ICMP's error comes back while a connect(2) still holds its socket, which hears
 // of it only with the next SYN, a second later. To the port of a bridge the kernel sends a reset
 // past what would translate its source back: made of a SYN to where the client has sent it, it
-// comes from there by itself.
+// comes from there by itself. So does that of an answer, if the connection was cut.
 nft::Chain Refuse() {
   nft::Chain chain = {.name = kRefuse};
-  for (const Family family : kFamilies) {
-    // ip daddr set ct original ip daddr tcp dport set ct original proto-dst reject with tcp reset
-    chain.rules.push_back(
-        nft::Rule().L4Proto(IPPROTO_TCP).Only(family).RestoreTcpDestination().RejectTcpReset());
+  for (const nft::Rule::Way way : {nft::Rule::Way::kOriginal, nft::Rule::Way::kReply}) {
+    for (const Family family : kFamilies) {
+      // ct direction original
+      //   ip daddr set ct original ip daddr tcp dport set ct original proto-dst
+      //   reject with tcp reset
+      chain.rules.push_back(nft::Rule()
+                                .L4Proto(IPPROTO_TCP)
+                                .CtDirection(way)
+                                .Only(family)
+                                .RestoreTcpDestination(way)
+                                .RejectTcpReset());
+    }
   }
   // reject with icmpx admin-prohibited
   chain.rules.push_back(nft::Rule().RejectAdminProhibited());
@@ -107,15 +183,61 @@ nft::Chain Refuse() {
 
 std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
   return {Refuse(),
-          {.name = kJudgeToNode, .rules = JudgeSenders()},
+          Unknown(),
+          Answers(),
+          GoesOn(),
+          JudgeToNode(),
           Judge(),
           Admission("admit", Point::kForward, kJudge),
           Admission("admit_to_node", Point::kInput, kJudgeToNode)};
 }
 
+// Link-local addresses are in no set of an allocation, and the rules of table inet do not see which
+// port they come from: they carry ICMPv6, by which addresses are found, and nothing else. So it is
+// from ::. A packet whose protocol cannot be told is none of ICMPv6.
+nft::Chain LinkLocal() {
+  const auto ipv6 = [] { return nft::Rule().Protocol(ETH_P_IPV6); };
+  constexpr std::uint8_t kAll = 0xff;
+  nft::Bytes mask = {kAll, 0xc0};
+  nft::Bytes prefix = {0xfe, 0x80};
+  mask.resize(nft::kIp6Saddr.bytes);
+  prefix.resize(nft::kIp6Saddr.bytes);
+  return {.name = kLinkLocal,
+          .rules = {
+              // meta l4proto ipv6-icmp return
+              nft::Rule().L4Proto(IPPROTO_ICMPV6).Return(),
+              // ip6 saddr fe80::/10 drop
+              ipv6().IsMasked(nft::kIp6Saddr, mask, prefix).Drop(),
+              // ip6 daddr fe80::/10 drop
+              ipv6().IsMasked(nft::kIp6Daddr, mask, prefix).Drop(),
+              // ip6 saddr :: drop
+              ipv6().Is(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes)).Drop(),
+          }};
+}
+
+std::vector<nft::Chain> PortChains(int /*accept_mark_bit*/) {
+  return {
+      LinkLocal(),
+      {.name = "from_judged",
+       .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kBridgeDstnat},
+       .rules =
+           {
+               // meta protocol ip6 iifname @judged goto link_local
+               nft::Rule().Protocol(ETH_P_IPV6).IifnameIn(kJudgedPorts).Goto(kLinkLocal),
+           }},
+      // The port filter's.
+      {.name = "forward",
+       .rules = {
+           // meta protocol ip6 oifname @judged goto link_local
+           nft::Rule().Protocol(ETH_P_IPV6).OifnameIn(kJudgedPorts).Goto(kLinkLocal),
+       }}};
+}
+
 }  // namespace
 
 const firewall::Contributor kPolicy = {nft::TableFamily::kInet, &Sets, &Chains};
+
+const firewall::Contributor kPolicyPorts = {nft::TableFamily::kBridge, &PortSets, &PortChains};
 
 const firewall::Contributor kPolicySetShapes = {nft::TableFamily::kInet, &Shapes, [](int) {
                                                   return std::vector<nft::Chain>();

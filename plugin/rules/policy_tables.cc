@@ -34,14 +34,23 @@ std::string SetAskedBy(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
+// How a packet is judged: as it is, or as what its receiver has sent and it answers.
+enum class ReadAs { kBegin, kAnswer };
+
 // One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
 // Families differ in the sets that they ask, and in ICMP's number.
 class StepRules {
  public:
-  StepRules(const policy::Step& step, bool is_about_source)
-      : step_(step), is_about_source_(is_about_source) {}
+  StepRules(const policy::Step& step, bool is_in, ReadAs read_as)
+      : step_(step),
+        is_answer_(read_as == ReadAs::kAnswer),
+        is_about_source_(is_in != is_answer_),
+        may_be_to_node_(!is_in && !is_answer_) {}
 
   [[nodiscard]] std::vector<nft::Rule> All() const {
+    if (step_.peer == PeerIs::kNode && !may_be_to_node_) {
+      return {};  // what the node sends is not forwarded
+    }
     if (!HasFamily()) {
       return {Finished(nft::Rule(), Family::kIpv4)};
     }
@@ -69,7 +78,8 @@ class StepRules {
       return step_.peer == PeerIs::kNode ? rule.DaddrIsLocal() : rule;
     }
     if (step_.peer == PeerIs::kOutside) {
-      return is_about_source_ ? rule.SaddrNotIn(set) : rule.DaddrNotIn(set).DaddrIsNotLocal();
+      is_about_source_ ? rule.SaddrNotIn(set) : rule.DaddrNotIn(set);
+      return may_be_to_node_ ? rule.DaddrIsNotLocal() : rule;
     }
     return is_about_source_ ? rule.SaddrIn(set) : rule.DaddrIn(set);
   }
@@ -82,7 +92,8 @@ class StepRules {
       rule.L4Proto(static_cast<std::uint8_t>(step_.ports->protocol));
     }
     if (step_.ports && !step_.ports->AreAll()) {
-      rule.Dport(step_.ports->first, step_.ports->last);
+      is_answer_ ? rule.Sport(step_.ports->first, step_.ports->last)
+                 : rule.Dport(step_.ports->first, step_.ports->last);
     }
     if (!step_.counter.empty()) {
       rule.CountIn(step_.counter);
@@ -96,7 +107,7 @@ class StepRules {
       case Outcome::kReturn:
         return rule.Return();
       case Outcome::kGoto:
-        return rule.Goto(step_.next);
+        return rule.Goto(is_answer_ ? AnswersOf(step_.next) : step_.next);
       case Outcome::kReject:
         return rule.Goto(kRefuse);
       case Outcome::kDrop:
@@ -108,16 +119,19 @@ class StepRules {
   }
 
   const policy::Step& step_;
+  bool is_answer_;
   bool is_about_source_;
+  bool may_be_to_node_;
 };
 
 // The chain as the policies' program has it: in the chain of what reaches an allocation, a step's
-// peer is the source of the packet; in that of what it sends, the destination.
-nft::Chain ChainFor(const policy::Chain& chain) {
-  nft::Chain made = {.name = chain.name};
-  const bool is_about_source = chain.name.starts_with(Cat(kPolicyIn, '-'));
+// peer is the source of the packet; in that of what it sends, the destination. Of an answer it is
+// the other way round.
+nft::Chain ChainFor(const policy::Chain& chain, ReadAs read_as) {
+  nft::Chain made = {.name = read_as == ReadAs::kAnswer ? AnswersOf(chain.name) : chain.name};
+  const bool is_in = chain.name.starts_with(Cat(kPolicyIn, '-'));
   for (const policy::Step& step : chain.steps) {
-    Append(made.rules, StepRules(step, is_about_source).All());
+    Append(made.rules, StepRules(step, is_in, read_as).All());
   }
   return made;
 }
@@ -149,7 +163,9 @@ void AddKinds(const policy::Program& program,
     }
   }
   for (const auto& chain : chains) {
-    table.chains.push_back(ChainFor(*chain.second));
+    for (const ReadAs read_as : {ReadAs::kBegin, ReadAs::kAnswer}) {
+      table.chains.push_back(ChainFor(*chain.second, read_as));
+    }
   }
   for (const std::string& name : selected) {
     AddSets(kSelected, name, 0, table);
@@ -157,6 +173,10 @@ void AddKinds(const policy::Program& program,
 }
 
 }  // namespace
+
+std::string AnswersOf(const std::string& chain) {
+  return Cat(chain, "-answers");
+}
 
 bool AreInKernel(state::Host& host) {
   return host.nft.FindChain(firewall::TableId(), kJudge).has_value();
@@ -265,11 +285,17 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
     for (const std::string& set : policy.sets) {
       add(SetFor(kSelected, family, set), std::nullopt);
     }
+    if (policy.MayRefuse()) {
+      add(SetName(kJudged, family), std::nullopt);
+    }
+    using enum nft::Verdict::Code;
     if (policy.in) {
-      add(SetName(kPolicyIn, family), nft::Verdict{nft::Verdict::Code::kGoto, *policy.in});
+      add(SetName(kPolicyIn, family), nft::Verdict{kGoto, *policy.in});
+      add(SetName(kAnswersIn, family), nft::Verdict{kGoto, AnswersOf(*policy.in)});
     }
     if (policy.out) {
-      add(SetName(kPolicyOut, family), nft::Verdict{nft::Verdict::Code::kJump, *policy.out});
+      add(SetName(kPolicyOut, family), nft::Verdict{kJump, *policy.out});
+      add(SetName(kAnswersOut, family), nft::Verdict{kJump, AnswersOf(*policy.out)});
     }
   }
   return elements;

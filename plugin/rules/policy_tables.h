@@ -3,9 +3,10 @@
 // both.
 //
 // Shapes  Everything is in table inet nomad-bridge. Maps in4, in6, out4, out6 lead from an
-//         allocation's address to the chain of what reaches it, and of what it sends. A set
-//         "sel4-<hash>" holds the addresses of the allocations that a selector selects, a set
-//         "adr4-<hash>" a list of prefixes.
+//         allocation's address to the chain of what reaches it, and of what it sends; in_answers4
+//         and so on to the same with source and destination exchanged. A set "sel4-<hash>" holds
+//         the addresses of the allocations that a selector selects, "adr4-<hash>" a list of
+//         prefixes.
 // Kinds   Attachments of one kind are members of the same sets and have the same chains. Chains are
 //         made with the first of a kind, and stay until other policies are applied.
 // Source  docs/policy.md, docs/rules.md
@@ -66,6 +67,8 @@ void AddPolicies(const policy::Program& program,
 // Of an attachment that has been judged, with `comment`.
 [[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
                                                        const std::string& comment);
+// The chain that judges answers by what `chain` says.
+[[nodiscard]] std::string AnswersOf(const std::string& chain);
 // The sets that the rules of `chain` ask.
 [[nodiscard]] std::vector<std::string> SetsAskedBy(const policy::Chain& chain);
 // The lists of prefixes, which all share.

@@ -13,7 +13,11 @@ namespace {
 
 // The rules of a chain that several of them have, such as postrouting, stand in this order.
 firewall::Contributors AllContributors() {
-  return {&firewall::kForwarding, &portmap::kPublishedPorts, &kPolicy, &firewall::kPortFilter};
+  return {&firewall::kForwarding,
+          &portmap::kPublishedPorts,
+          &kPolicy,
+          &firewall::kPortFilter,
+          &kPolicyPorts};
 }
 
 std::vector<firewall::OwnSet> AllSets() {
@@ -28,12 +32,11 @@ firewall::Tables NodeTables(int accept_mark_bit,
                             bool has_port_filter,
                             const NodePolicies& policies) {
   firewall::Contributors contributors = AllContributors();
-  if (!has_port_filter) {
-    std::erase(contributors, &firewall::kPortFilter);
-  }
-  if (policies.program.empty()) {
-    std::erase(contributors, &kPolicy);
-  }
+  std::erase_if(contributors, [&](const firewall::Contributor* contributor) {
+    const bool is_of_policies = contributor == &kPolicy || contributor == &kPolicyPorts;
+    return (!has_port_filter && contributor->table == nft::TableFamily::kBridge) ||
+           (policies.program.empty() && is_of_policies);
+  });
   firewall::Tables tables = firewall::Assemble(contributors, accept_mark_bit);
   AddPolicies(policies.program, policies.kinds, policies.created, tables.front());
   return tables;

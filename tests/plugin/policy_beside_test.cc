@@ -114,6 +114,57 @@ TEST_F(PolicyIdentity, AForgedSourceReachesNobody) {
   }
 }
 
+TEST_F(PolicyIdentity, FromTheUnspecifiedAddressNothingComesButIcmpv6) {
+  Node& api = Start("prod", "api", DualStack({{"sourceCheck", false}}));
+  Node& dev = Start("dev", "test", DualStack({{"sourceCheck", false}}));
+  Node& checked = Start("dev", "checked");
+  Node& open = Start("open", "open");
+  Apply({{{"name", "api"}, {"to", {{"namespace", "prod"}}}, {"allow", {{{"from", {"outside"}}}}}}});
+  for (Node* const to : {&api, &open}) {
+    Server server = Server::Start(*to, Protocol::kUdp, "::", 9000, "heard");
+    for (Node* const from : {&dev, &checked}) {
+      if (from == &dev && to == &open) {
+        continue;  // no policy is about either, and nothing is checked
+      }
+      SendFrame(*from,
+                "eth0",
+                UdpFrame({.to = MacOf(*to, "eth0"), .from = MacOf(*from, "eth0")},
+                         {.from = "::", .to = AddressOfNode(*to, 6)}));
+    }
+    EXPECT_EQ(UdpText(host(), AddressOfNode(*to, 6), 9000), "heard");
+    EXPECT_THAT(server.Heard(), SizeIs(1)) << to->name();
+  }
+}
+
+// Also where an allocation is on the LAN's bridge, which is one of `bridges` then.
+TEST_F(PolicyIdentity, AMachineOnALanDoesNotPassAsAnAllocationOfAnotherNetwork) {
+  host().Must(Words("ip link add lan0 up type bridge nf_call_iptables 1 nf_call_ip6tables 1"));
+  host().Must(Words("ip address add 10.9.0.1/24 dev lan0"));
+  host().Must(Words("ip address add fd00:9::1/64 dev lan0 nodad"));
+  Node& machine = AddContainer("machine");
+  host().Must(Words("ip link add vnet0 up master lan0 type veth peer name eth0 netns machine"));
+  machine.Must(Words("ip link set eth0 up"));
+  for (const char* const ifname : {"all", "lan0"}) {
+    host().SetSysctl(Cat("net/ipv4/conf/", ifname, "/rp_filter"), "2");
+  }
+  Start("infra", "x", Config(R"({"name": "lan", "bridge": "lan0", "isGateway": false, "ipam":
+      {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]}})"));
+  Node& api = Start("prod", "api", Publish({Port(8125, 8125, "udp")}, DualStack()));
+  Node& lb = Start("prod", "lb");
+  Apply({kNamespaces});
+  Server server4 = Server::Start(api, Protocol::kUdp, "0.0.0.0", 8125, "heard");
+  Server server6 = Server::Start(api, Protocol::kUdp, "::", 8125, "heard");
+  for (const int family : {4, 6}) {
+    const std::string to = family == 4 ? "10.9.0.1" : "fd00:9::1";
+    SendFrame(machine,
+              "eth0",
+              UdpFrame({.to = MacOf(host(), "lan0"), .from = MacOf(machine, "eth0")},
+                       {.from = AddressOfNode(lb, family), .to = to, .port = 8125}));
+    EXPECT_EQ(UdpText(lb, AddressOfNode(api, family), 8125), "heard");
+    EXPECT_THAT((family == 4 ? server4 : server6).Heard(), SizeIs(1)) << family;
+  }
+}
+
 TEST_F(PolicyIdentity, AnAllocationInTwoNetworksIsJudgedByEachAddress) {
   const json other = Config(R"({"name": "other", "bridge": "other0", "ipam": {"ranges": [
       [{"subnet": "10.97.0.0/24"}], [{"subnet": "fd00:97::/64"}]]}})");

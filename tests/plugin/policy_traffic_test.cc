@@ -1,11 +1,36 @@
 // What policies make of real connections: to neighbours, by published ports, to and from outside,
 // and to the node; with and without the sysctls of br_netfilter.
 #include "tests/plugin/policy_world.h"
+#include "tests/support/frames.h"
 #include "tests/support/named.h"
-#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
+
+// Whether port 80 of `to` answers by TCP and UDP, from a source of its own, if that is given.
+constexpr const char* kAskFrom = R"(
+import socket, sys
+source, to = sys.argv[1:]
+reached = []
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    with socket.socket(socket.AF_INET6, kind) as s:
+        s.settimeout(0.7)
+        if source:
+            s.bind(socket.getaddrinfo(source, 0, type=kind)[0][4])
+        try:
+            s.connect(socket.getaddrinfo(to, 80, type=kind)[0][4])
+            s.send(b'x')
+            reached.append(str(len(s.recv(99)) > 0))
+        except OSError:
+            reached.append('False')
+print(*reached)
+)";
+
+constexpr const char* kNothing = "False False\n";
+
+[[nodiscard]] std::string LinkLocalOf(const Node& node, const std::string& ifname = "eth0") {
+  return Cat(MacOf(node, ifname).LinkLocal(), "%eth0");
+}
 
 struct Setting : Named {
   const char* bridge_nf_call;
@@ -19,6 +44,18 @@ class PolicyTraffic : public PolicyWorld, public ::testing::WithParamInterface<S
     if (GetParam().drops_forwarded) {
       DropForwarded();
     }
+  }
+
+  [[nodiscard]] static std::string AskFrom(const Node& from,
+                                           const std::string& source,
+                                           const std::string& to) {
+    return from.Must({"python3", "-c", kAskFrom, source, to});
+  }
+  // As source and as destination. ICMPv6 passes, if no other firewall drops it.
+  void ExpectClosedByLinkLocal(const Node& from, const Node& to) const {
+    EXPECT_TRUE(GetParam().drops_forwarded || Ping(from, LinkLocalOf(to))) << from.name();
+    EXPECT_EQ(AskFrom(from, "", LinkLocalOf(to)), kNothing) << from.name();
+    EXPECT_EQ(AskFrom(from, LinkLocalOf(from), AddressOfNode(to, 6)), kNothing) << from.name();
   }
 
   // By ten connect(2) in a row that wait for their answer. None waits for its second SYN, which
@@ -178,25 +215,43 @@ TEST_P(PolicyTraffic, PrefixesMayLieSideBySide) {
   EXPECT_FALSE(Reaches(dev, api));
 }
 
-TEST_P(PolicyTraffic, LinkLocalAddressesAreNoWayRoundIt) {
+TEST_P(PolicyTraffic, LinkLocalAddressesCarryIcmpv6Alone) {
   Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");
-  std::string link_local;
-  const json link = LinkOn(api, "eth0");
-  for (const json& address : link.at("addr_info")) {
-    if (address.value("scope", "") == "link") {
-      link_local = address.at("local");
-    }
-  }
-  const std::string zoned = Cat(link_local, "%eth0");
-  if (!GetParam().drops_forwarded) {
-    // Its own may still be looked for by duplicate address detection.
-    EXPECT_TRUE(Soon([&] {
-      return dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code == 0;
-    })) << "before any policy";
-  }
+  Serve(host(), Protocol::kTcp, {"::"}, 80, "node");
+  Serve(host(), Protocol::kUdp, {"::"}, 80, "node");
   Apply({kNamespaces});
-  EXPECT_NE(dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code, 0);
+  ExpectClosedByLinkLocal(dev, api);
+  ExpectClosedByLinkLocal(lb, api);
+  EXPECT_EQ(AskFrom(dev, "", LinkLocalOf(host(), "nomad")), kNothing);
+  EXPECT_EQ(AskFrom(dev, LinkLocalOf(dev), kBridgeIp6), kNothing);
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_EQ(TcpText(host(), AddressOfNode(api, 6), 80), "api");
+}
+
+TEST_P(PolicyTraffic, LinkLocalAddressesOfTheNodeAreClosedInANetworkWithoutIpv6) {
+  Node& dev = Start("dev", "test", Config());
+  Serve(host(), Protocol::kTcp, {"::"}, 80, "node");
+  Serve(host(), Protocol::kUdp, {"::"}, 80, "node");
+  Apply({{{"name", "egress"},
+          {"from", {{"namespace", "dev"}}},
+          {"allow", {{{"to", {"same-namespace"}}}}}}});
+  EXPECT_EQ(AskFrom(dev, "", LinkLocalOf(host(), "nomad")), kNothing);
+}
+
+// And a machine of the LAN that the bridge is a part of.
+TEST_P(PolicyTraffic, LinkLocalAddressesAreClosedOnABridgeWithoutAGateway) {
+  const json config = DualStack({{"isGateway", false}, {"ipMasq", false}});
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test", config);
+  Node& lan = AddContainer("lan");
+  host().Must(Words("ip link add vnet0 up master nomad type veth peer name eth0 netns lan"));
+  lan.Must(Words("ip link set eth0 up"));
+  lan.Must(Words("ip -6 address add fd00:26::99/64 dev eth0 nodad"));
+  Apply({kNamespaces});
+  ExpectClosedByLinkLocal(dev, api);
+  ExpectClosedByLinkLocal(lan, api);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of,

@@ -67,11 +67,18 @@ TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
                                   std::string("admit_to_node"),
                                   std::string("judge"),
                                   std::string("judge_to_node"),
+                                  std::string("unknown"),
+                                  std::string("goes_on"),
+                                  std::string("answers"),
                                   std::string("refuse"),
-                                  chain}) {
+                                  chain,
+                                  Cat(chain, "-answers")}) {
     listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
   }
   listed += host().Must(Words("nft list map inet nomad-bridge in4"));
+  for (const char* const name : {"from_judged", "link_local", "forward"}) {
+    listed += host().Must({"nft", "list", "chain", "bridge", "nomad-bridge", name});
+  }
   EXPECT_EQ(ReadFixture("../docs/ruleset/policies.nft"), listed);
 }
 

@@ -114,9 +114,13 @@ TEST(NftRule, LetsAMapDecide) {
 
 // ip daddr set ct original ip daddr tcp dport set ct original proto-dst, as nft 1.0.6 sends it
 TEST(NftRule, RestoresWhereTcpWasSent) {
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().L4Proto(6).Ipv4().RestoreTcpDestination()),
+  constexpr nft::Rule::Way kWay = nft::Rule::Way::kOriginal;
+  EXPECT_THAT(nft::ExpressionTexts(
+                  nft::Rule().L4Proto(6).CtDirection(kWay).Ipv4().RestoreTcpDestination(kWay)),
               ElementsAre("[ meta load l4proto => reg 1 ]",
                           "[ cmp eq reg 1 0x00000006 ]",
+                          "[ ct load direction => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000000 ]",
                           "[ meta load nfproto => reg 1 ]",
                           "[ cmp eq reg 1 0x00000002 ]",
                           "[ ct load dst_ip => reg 1 , dir original ]",

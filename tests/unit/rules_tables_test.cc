@@ -109,11 +109,13 @@ nft::Element ElementIn(const std::string& set) {
 TEST(PartsOf, AreThoseOfTheElementsSet) {
   EXPECT_THAT(PartsOf(ElementIn("alloc4")), ElementsAre(kForward));
   EXPECT_THAT(PartsOf(ElementIn("ingress_allowed")), ElementsAre(kForward));
+  EXPECT_THAT(PartsOf(ElementIn("comes_by6")), ElementsAre(kForward));
   EXPECT_THAT(PartsOf(ElementIn("masqlan6")), ElementsAre(kMasquerade));
   EXPECT_THAT(PartsOf(ElementIn("snat6")), ElementsAre(kPorts));
   EXPECT_THAT(PartsOf(ElementIn("hostip6")), ElementsAre(kPorts));
   EXPECT_THAT(PartsOf(ElementIn("bridges")), ElementsAre(kLink, kMasquerade, kForward, kPorts));
-  EXPECT_THAT(PartsOf(firewall::IsolatedElement("veth1", "veth1")), ElementsAre(kForward));
+  EXPECT_THAT(PartsOf(firewall::PortElement(firewall::kIsolated, "veth1", "veth1")),
+              ElementsAre(kForward));
   for (const nft::Element& element : firewall::Elements({.port = "veth1"}, "veth1")) {
     EXPECT_THAT(PartsOf(element), ElementsAre(kLink)) << element.set;
   }
