@@ -82,6 +82,17 @@ std::vector<std::string> JudgedPorts(const state::Record& record) {
   return record.rules.policy.MayRefuse() ? ForwardedPorts(record) : std::vector<std::string>();
 }
 
+std::vector<nft::Element> PortElements(const state::Record& record, const std::string& comment) {
+  std::vector<nft::Element> elements;
+  for (const std::string& port : IsolatedPorts(record)) {
+    elements.push_back(firewall::PortElement(firewall::kIsolated, port, comment));
+  }
+  for (const std::string& port : JudgedPorts(record)) {
+    elements.push_back(firewall::PortElement(kJudgedPorts, port, comment));
+  }
+  return elements;
+}
+
 // What tells policies that a packet is the attachment's: its addresses, with the interfaces by
 // which its packets come in. None without policies.
 std::vector<nft::Element> ComesByElements(const state::Record& record, const std::string& comment) {
@@ -130,12 +141,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
                                                                    : firewall::Inbound::kAny});
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
-  for (const std::string& port : IsolatedPorts(record)) {
-    elements.push_back(firewall::PortElement(firewall::kIsolated, port, comment));
-  }
-  for (const std::string& port : JudgedPorts(record)) {
-    elements.push_back(firewall::PortElement(kJudgedPorts, port, comment));
-  }
+  Append(elements, PortElements(record, comment));
   if (IsSourceChecked(record)) {
     Append(elements,
            firewall::Elements({.port = state::HostVethName(record.id),

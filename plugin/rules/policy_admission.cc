@@ -91,6 +91,7 @@ nft::Chain Unknown() {
 
 std::vector<nft::Rule> BySender() {
   std::vector<nft::Rule> rules;
+  rules.reserve(kFamilies.size());
   for (const Family family : kFamilies) {
     // ip saddr vmap @out4
     rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kPolicyOut, family)));

@@ -9,14 +9,23 @@ namespace {
 
 // Whether port 80 of `to` answers by TCP and UDP, from a source of its own, if that is given.
 constexpr const char* kAskFrom = R"(
-import socket, sys
+import errno, socket, sys, time
 source, to = sys.argv[1:]
 reached = []
+def bind(s, address):
+    for _ in range(100):
+        try:
+            return s.bind(address)
+        except OSError as e:  # it may still be looked for by duplicate address detection
+            if e.errno != errno.EADDRNOTAVAIL:
+                raise
+            time.sleep(0.1)
+    sys.exit('no such source')
 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     with socket.socket(socket.AF_INET6, kind) as s:
         s.settimeout(0.7)
         if source:
-            s.bind(socket.getaddrinfo(source, 0, type=kind)[0][4])
+            bind(s, socket.getaddrinfo(source, 0, type=kind)[0][4])
         try:
             s.connect(socket.getaddrinfo(to, 80, type=kind)[0][4])
             s.send(b'x')
