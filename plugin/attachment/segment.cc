@@ -66,7 +66,9 @@ void CheckNewBridge(state::Host& host,
   state::Checkpoint known = host.checkpoint.Find().value_or(state::Checkpoint());
   const std::string& network = record.id.network;
   const bool is_new = known.bridges[bridge.name] != bridge.index;
-  if (!is_new && known.gateways[network] == record.link.gateways) {
+  // Another IPAM plugin has not said them yet when the bridge is made.
+  const bool has_gateways = !record.link.gateways.empty();
+  if (!is_new && (!has_gateways || known.gateways[network] == record.link.gateways)) {
     return;
   }
   if (is_new) {
@@ -75,7 +77,9 @@ void CheckNewBridge(state::Host& host,
   // Last: if we are killed before, the next command does it again.
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
     now.bridges[bridge.name] = bridge.index;
-    now.gateways[network] = record.link.gateways;
+    if (has_gateways) {
+      now.gateways[network] = record.link.gateways;
+    }
   });
 }
 

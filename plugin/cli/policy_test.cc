@@ -200,10 +200,10 @@ matter. Needs neither root nor a node; as root on a node it knows the allocation
   nomad-bridge policy test -from ns=prod,job=lb -to ns=prod,job=api -port tcp/8080
 
 An END is an allocation by its labels, an address, `outside` (an address of no allocation on this
-node, in no list), or `node`. The address of a living allocation stands for that allocation, with its
-labels; labels stand for all living allocations that have them, with their addresses: refused if one
-is. "api#0" is the first allow of the policy api, "api#deny0" its
-first deny, "api" what it leaves closed. Exit 0: allowed, 1: refused, 2: misunderstood.
+node, in no list), or `node`. The address of a living allocation stands for that allocation, with
+its labels. Labels stand for all living allocations that have them, with their addresses: refused if
+one is. "api#0" is the first allow of the policy api, "api#deny0" its first deny, "api" what it
+leaves closed. Exit 0: allowed, 1: refused, 2: misunderstood.
 )",
     .flags = kPolicyTestFlags,
     .run = RunPolicyTest};

@@ -105,17 +105,25 @@ nft::Chain JudgeToNode() {
   return chain;
 }
 
-nft::Chain Judge() {
-  nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
+// A machine elsewhere that takes an allocation's address for its own would have its label.
+std::vector<nft::Rule> DropBorrowed() {
+  std::vector<nft::Rule> rules;
+  rules.reserve(kFamilies.size());
   for (const Family family : kFamilies) {
     // ip saddr @alloc4 ip saddr . iifname != @comes_by4 drop
-    // A machine elsewhere that takes an allocation's address for its own would have its label.
-    chain.rules.push_back(nft::Rule()
-                              .Only(family)
-                              .SaddrIn(SetName(firewall::kAlloc, family))
-                              .SaddrAndIifnameNotIn(SetName(kComesBy, family))
-                              .Drop());
+    rules.push_back(nft::Rule()
+                        .Only(family)
+                        .SaddrIn(SetName(firewall::kAlloc, family))
+                        .SaddrAndIifnameNotIn(SetName(kComesBy, family))
+                        .Drop());
   }
+  return rules;
+}
+
+// The maps as soon as may be: for a packet that is on its way to them while policies are switched,
+// the kernel takes the new ones' chains to be empty.
+nft::Chain Judge() {
+  nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
   // tcp flags & (syn | ack) != syn jump goes_on
   chain.rules.push_back(nft::Rule().TcpGoesOn().Jump(kGoesOn));
   Append(chain.rules, BySender());
@@ -123,6 +131,7 @@ nft::Chain Judge() {
     // ip daddr vmap @in4
     chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kPolicyIn, family)));
   }
+  Append(chain.rules, DropBorrowed());
   return chain;
 }
 
@@ -133,15 +142,17 @@ nft::Chain GoesOn() {
   constexpr std::uint16_t kFirstOfClients = conntrack::kFirstClientPort;
   constexpr std::uint16_t kLastOfServers = kFirstOfClients - 1;
   constexpr std::uint16_t kLast = 65535;
-  return {.name = kGoesOn,
-          .rules = {
-              // th sport 32768-65535 th dport 0-32767 return
-              nft::Rule().Sport(kFirstOfClients, kLast).Dport(0, kLastOfServers).Return(),
-              // jump answers
-              nft::Rule().Jump(kAnswers),
-              // th sport 0-32767 th dport 32768-65535 accept
-              nft::Rule().Sport(0, kLastOfServers).Dport(kFirstOfClients, kLast).Accept(),
-          }};
+  nft::Chain chain = {.name = kGoesOn, .rules = DropBorrowed()};
+  Append(chain.rules,
+         {
+             // th sport 32768-65535 th dport 0-32767 return
+             nft::Rule().Sport(kFirstOfClients, kLast).Dport(0, kLastOfServers).Return(),
+             // jump answers
+             nft::Rule().Jump(kAnswers),
+             // th sport 0-32767 th dport 32768-65535 accept
+             nft::Rule().Sport(0, kLastOfServers).Dport(kFirstOfClients, kLast).Accept(),
+         });
+  return chain;
 }
 
 // As the connection from its destination to its source.

@@ -290,8 +290,8 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
     }
     using enum nft::Verdict::Code;
     if (policy.in) {
-      add(SetName(kPolicyIn, family), nft::Verdict{kGoto, *policy.in});
-      add(SetName(kAnswersIn, family), nft::Verdict{kGoto, AnswersOf(*policy.in)});
+      add(SetName(kPolicyIn, family), nft::Verdict{kJump, *policy.in});
+      add(SetName(kAnswersIn, family), nft::Verdict{kJump, AnswersOf(*policy.in)});
     }
     if (policy.out) {
       add(SetName(kPolicyOut, family), nft::Verdict{kJump, *policy.out});

@@ -128,8 +128,6 @@ TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
     EXPECT_TRUE(Ping(container(), kOutsideIp4));
     EXPECT_THAT(MustCheckIn(network, attached), Err(""));
     MustDelFrom(network, attached);
-    EXPECT_THAT(container().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
-    container().Must({"ip", "link", "set", "lo", "up"});
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   }
 }

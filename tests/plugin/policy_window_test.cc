@@ -25,6 +25,7 @@ while not os.path.exists('/run/over'):
         for frame in frames:
             sender.send(frame)
             sent += 1
+            if sent == 1: open('/run/sent', 'w')
     except OSError:
         sender = None
 print(sent)
@@ -72,6 +73,7 @@ class PolicyWindow : public PolicyWorld, public ::testing::WithParamInterface<co
 
   void StartFlood() {
     fs::remove("/run/begun");
+    fs::remove("/run/sent");
     fs::remove("/run/over");
     const Mac own = Mac::For(Ip::Parse("172.26.64.3").value());
     std::vector<std::string> argv = {"python3", "-c", kFlood};
@@ -86,6 +88,11 @@ class PolicyWindow : public PolicyWorld, public ::testing::WithParamInterface<co
     flood_.emplace(
         Process::Start({.argv = std::move(argv), .in_child = [this] { sender_->Enter(); }}));
     EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  }
+  // Of an attachment that is there.
+  void StartFloodAndAwaitIt() {
+    StartFlood();
+    EXPECT_TRUE(Soon([] { return FindStatus("/run/sent").has_value(); }));
   }
   void ExpectNothingHeard() {
     ReplaceFile("/run/over", "");
@@ -132,7 +139,7 @@ sleep 0.5
 TEST_P(PolicyWindow, NothingPassesDuringADel) {
   for (int round = 0; round < 5; ++round) {
     Attach(kChecked, OfSender());
-    StartFlood();
+    StartFloodAndAwaitIt();
     Detach(kChecked, OfSender());
     ExpectNothingHeard();
   }
@@ -149,7 +156,7 @@ TEST_P(PolicyWindow, NothingPassesBetweenTheDelsOfAList) {
   const json firewall = {
       {"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "firewall"}, {"prevResult", result}};
   MustRunAs("firewall", "ADD", firewall);
-  StartFlood();
+  StartFloodAndAwaitIt();
   MustRunAs("firewall", "DEL", firewall);
   MustRunAs("bridge", "DEL", bridge);
   ExpectNothingHeard();

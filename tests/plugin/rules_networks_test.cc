@@ -68,18 +68,19 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
 // What has the port in the kernel keeps it; without it, the first network does. CHECK, doctor and
 // reconcile all say so, whichever name comes first.
 TEST_F(TwoNetworks, LeaveThePortToTheFirst) {
-  for (const char* const name : {"aaa", "zzz"}) {
+  for (const auto& [name, prefix] : {std::pair("aaa", "10.97.0."), std::pair("zzz", "10.98.0.")}) {
     SCOPED_TRACE(name);
     json two = Two();
     two["name"] = name;
     two["bridge"] = name;
+    two["ipam"]["subnet"] = Cat(prefix, "0/24");
     Variables second = As("web", container());
     second["CNI_IFNAME"] = "eth1";
     const json one_result = Must("ADD", One());
     const json two_result = Attach(two, second);
-    const auto expect_first = [&] {
+    const auto expect_first = [&, not_to = prefix] {
       for (const char* const set : {"port4", "port6"}) {
-        EXPECT_THAT(Elements(set).dump(), Not(HasSubstr("10.97.0.")));
+        EXPECT_THAT(Elements(set).dump(), Not(HasSubstr(not_to)));
       }
       EXPECT_THAT(Elements("port4").dump(), HasSubstr("172.26.64."));
     };
@@ -96,10 +97,10 @@ TEST_F(TwoNetworks, LeaveThePortToTheFirst) {
     EXPECT_THAT(MustCheck(two, two_result, second), Err(""));
 
     Must("DEL", One());
-    EXPECT_THAT(Elements("port4").dump(), HasSubstr("10.97.0."));
+    EXPECT_THAT(Elements("port4").dump(), HasSubstr(prefix));
     Must("ADD", One());
     EXPECT_THAT(RunLine("reconcile"), Exits(0, Out("2 attachments; nothing to repair\n")));
-    EXPECT_THAT(Elements("port4").dump(), HasSubstr("10.97.0."));
+    EXPECT_THAT(Elements("port4").dump(), HasSubstr(prefix));
     Detach(two, second);
     EXPECT_THAT(Elements("port4").dump(), HasSubstr("172.26.64."));
     Must("DEL", One());
