@@ -106,9 +106,8 @@ class Rule {
   // meta l4proto tcp tcp flags syn / syn,ack; meta l4proto tcp tcp flags & (syn | ack) != syn
   Rule& TcpBegins() { return TcpSyn(true); }
   Rule& TcpGoesOn() { return TcpSyn(false); }
-  // ct direction original
-  // ip daddr set ct original ip daddr tcp dport set ct original proto-dst: of TCP in that direction
-  // alone, where its sender has sent it, before any translation
+  // ct direction original; ip daddr set ct original ip daddr tcp dport set ct original proto-dst:
+  // of TCP in that direction alone, where its sender has sent it, before any translation
   enum class Way : std::uint8_t { kOriginal, kReply };
   Rule& CtDirection(Way way);
   Rule& RestoreTcpDestination(Way way);

@@ -246,6 +246,7 @@ TEST_P(PolicyTraffic, LinkLocalAddressesOfTheNodeAreClosedInANetworkWithoutIpv6)
   Apply({{{"name", "egress"},
           {"from", {{"namespace", "dev"}}},
           {"allow", {{{"to", {"same-namespace"}}}}}}});
+  EXPECT_TRUE(Ping(dev, LinkLocalOf(host(), "nomad")));
   EXPECT_EQ(AskFrom(dev, "", LinkLocalOf(host(), "nomad")), kNothing);
 }
 
