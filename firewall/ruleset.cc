@@ -60,10 +60,14 @@ class PlannedElements {
   std::map<Key, std::optional<nft::Element>> known_;
 };
 
-// Sets before chains, whose rules name them; all chains before any rule: rules name chains.
+// Sets and counters before chains, whose rules name them; all chains before any rule: rules name
+// chains.
 void PlanMissing(nft::Socket& socket, const nft::Table& wanted, nft::Batch& batch) {
   for (const nft::Set& set : wanted.sets) {
     batch.AddSet(wanted.id, set);  // the kernel accepts one that is there
+  }
+  for (const nft::Counter& counter : wanted.counters) {
+    batch.AddCounter(wanted.id, counter);  // likewise
   }
   std::vector<const nft::Chain*> missing;
   for (const nft::Chain& chain : wanted.chains) {

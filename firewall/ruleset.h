@@ -85,8 +85,8 @@ struct Conflict {
 };
 
 struct Change {
-  // Sets and chains that elements of `add` need: those that the kernel lacks are made. A chain that
-  // is there has its rules.
+  // Sets, counters and chains that elements of `add` need: those that the kernel lacks are made. A
+  // chain that is there has its rules.
   nft::Table make = {.id = {}};
   // There afterwards; one of the same owner with other data or comment is replaced.
   std::vector<nft::Element> add;

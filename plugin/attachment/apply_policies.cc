@@ -77,6 +77,7 @@ void SwitchPolicies(state::Host& host,
   try {
     // The bridges before the rules: what is refused is refused from the first packet on.
     CheckBridges(host, judged);
+    rules::MakeChainsAhead(host, program, judged);
     rules::Converge(host, {.at_least = rules::Depth::kEverything}, unlogged);
   } catch (...) {
     host.policy.Restore(former);

@@ -113,6 +113,23 @@ void PrintApplied(const Applied& applied) {
   RemarkOnUnseen(applied.reach.unseen);
 }
 
+void RemarkOnNone(const policy::Policies& policies, const std::string& directory) {
+  if (!policies.are_named) {
+    LogLine(
+        "'{}' {}: where policies are required, ADDs are refused until a file there has the key "
+        "\"policies\", if only as an empty list",
+        directory,
+        FindStatus(directory) ? "has no file of policies" : "does not exist");
+  }
+}
+
+// Also ends what an earlier -cut has marked and these policies would allow: it may begin anew.
+std::optional<std::size_t> Cut(state::Host& host, bool is_asked) {
+  using More = conntrack::Conntrack::More;
+  const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
+  return is_asked ? std::optional(cut) : std::nullopt;
+}
+
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
   // Absolute: it is compared with what is in force later, from elsewhere.
@@ -129,22 +146,11 @@ int RunApply(const Arguments& arguments) {
   RequireReadOrDirectory(host, directory);
   // A node without policies stays without the file that every ADD would read.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
-  if (!policies.are_named) {
-    LogLine(
-        "'{}' {}: where policies are required, ADDs are refused until a file there has the key "
-        "\"policies\", if only as an empty list",
-        directory,
-        FindStatus(directory) ? "has no file of policies" : "does not exist");
-  }
+  RemarkOnNone(policies, directory);
   if (!has_none) {
     applied.reach = attachment::ApplyPolicies(
         host, program, policies.are_named ? directory : std::string(), ModeOf(arguments));
-    using More = conntrack::Conntrack::More;
-    if (!applied.is_dry) {
-      const bool is_asked = arguments.Has("cut");
-      const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
-      applied.cut = is_asked ? std::optional(cut) : std::nullopt;
-    }
+    applied.cut = applied.is_dry ? std::nullopt : Cut(host, arguments.Has("cut"));
   }
   if (arguments.Has("json")) {
     PrintDocument(Document(applied));

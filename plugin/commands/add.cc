@@ -95,6 +95,25 @@ bool MakesIsland(state::Host& host, const cni::PluginType& type, const config::L
   return type.Provides(cni::Part::kLoopback) && !link.is_gateway && !host.net.FindLink(link.bridge);
 }
 
+// Shared by every attachment on this node, so never undone.
+link::BridgeAndGateway EnsureBridge(state::Host& host,
+                                    const cni::PluginType& type,
+                                    const config::LinkConfig& link,
+                                    const state::Record& record) {
+  const bool makes_island = MakesIsland(host, type, link);
+  attachment::EnsureSegment(host, record.Finished());
+  if (makes_island) {
+    LogLine("{}; it was missing, and ADD has made it", link::DescribeIsland(link.bridge));
+  }
+  return link::RequireBridgeAndGateway(host, record.link);
+}
+
+// A smaller one than the bridge's would make the kernel lower that, and with a larger one large
+// packets would vanish.
+int MtuOf(state::Host& host, const config::LinkConfig& link, const rtnl::Link& bridge) {
+  return link.mtu == 0 ? bridge.mtu : link::MtuOf(host.net, link.mtu);
+}
+
 }  // namespace
 
 void AddInterface(const cni::Request& request, const cni::PluginType& type, int out) {
@@ -120,20 +139,10 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);
 
-  // Shared by every attachment on this node, so never undone.
-  const bool makes_island = MakesIsland(host, type, config.link);
-  attachment::EnsureSegment(host, record.Finished());
-  if (makes_island) {
-    LogLine("{}; it was missing, and ADD has made it", link::DescribeIsland(record.link.bridge));
-  }
-  const link::BridgeAndGateway links = link::RequireBridgeAndGateway(host, record.link);
-
+  const link::BridgeAndGateway links = EnsureBridge(host, type, config.link, record);
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
-  // A smaller one would make the kernel lower the bridge's, and with a larger one large packets
-  // would vanish.
-  const int mtu = config.link.mtu == 0 ? links.bridge.mtu : link::MtuOf(host.net, config.link.mtu);
-  link::CreateVeth(host, container, links.bridge, record, mtu);
+  link::CreateVeth(host, container, links.bridge, record, MtuOf(host, config.link, links.bridge));
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
   }

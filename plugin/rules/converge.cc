@@ -195,6 +195,26 @@ Converged Converge(state::Host& host, const RulesetScope& scope, Mismatches& mis
   return Convergence(host, scope, mismatches).Run();
 }
 
+void MakeChainsAhead(state::Host& host,
+                     const policy::Program& program,
+                     const std::vector<state::Record>& judged) {
+  std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  if (!checkpoint || program.empty() || !AreInKernel(host)) {
+    return;  // nothing was refused before
+  }
+  Kinds kinds;
+  for (const state::Record& record : judged) {
+    AddKind(record, kinds);
+  }
+  firewall::Change change = {.make = {.id = firewall::TableId()}};
+  AddPolicies(program, kinds, Since(), change.make);
+  if (const auto generation =
+          firewall::Commit(host.nft, change, checkpoint->generation).generation) {
+    checkpoint->generation = *generation;
+    SaveCheckpoint(host, *checkpoint);
+  }
+}
+
 Converged CheckRuleset(state::Host& host, const RulesetScope& scope, Mismatches& mismatches) {
   if (host.records.List("").empty() && scope.added == nullptr &&
       !host.nft.FindTable(firewall::TableId())) {

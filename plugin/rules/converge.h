@@ -50,6 +50,15 @@ struct Converged {
 // The caller holds the rules' lock.
 Converged Converge(state::Host& host, const RulesetScope& scope, Mismatches& mismatches);
 
+// Makes the chains that `program` has for `judged`, ahead of the elements that lead to them. While
+// the kernel commits, a packet may find an element of the new generation and run the rules of the
+// one before: a chain made in the same commit has none there, and would let the packet pass. Does
+// nothing if others have changed the rules meanwhile. The caller holds the rules' lock, and
+// converges next.
+void MakeChainsAhead(state::Host& host,
+                     const policy::Program& program,
+                     const std::vector<state::Record>& judged);
+
 // Takes the rules' lock and calls Converge(), if there are rules or `scope` adds some.
 Converged CheckRuleset(state::Host& host, const RulesetScope& scope, Mismatches& mismatches);
 
