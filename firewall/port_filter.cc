@@ -119,8 +119,6 @@ std::vector<nft::Chain> OwnChains() {
 
 // All others of our ports.
 std::vector<nft::Rule> OtherFrames() {
-  const nft::Field ip6_daddr = {
-      nft::kIp6Saddr.header, nft::kIp6Saddr.offset + nft::kIp6Saddr.bytes, nft::kIp6Saddr.bytes};
   return {
       // iifname != @ports accept
       nft::Rule().IifnameNotIn(kPorts).Accept(),
@@ -146,7 +144,7 @@ std::vector<nft::Rule> OtherFrames() {
       // icmpv6 type nd-neighbor-solicit iifname . ether saddr . ip6 daddr != @source6 drop
       // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
       Icmpv6(ND_NEIGHBOR_SOLICIT)
-          .PortNotWith({nft::kEtherSaddr, ip6_daddr}, SetName(kSource, Family::kIpv6))
+          .PortNotWith({nft::kEtherSaddr, nft::kIp6Daddr}, SetName(kSource, Family::kIpv6))
           .Drop(),
       // icmpv6 type nd-neighbor-advert drop
       // From :: none is valid, and the kernel learns from one all the same.

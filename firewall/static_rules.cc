@@ -78,16 +78,18 @@ bool HasOurComment(const nft::KernelRule& rule) {
 // Our accepts of any mark, and accepts of bit `mark_bit` without any comment: nft does not print
 // the comments that iptables-restore makes, so that they are lost where its list is loaded again.
 // Those with a comment come first.
-std::vector<nft::KernelRule> OurAccepts(nft::Socket& socket,
-                                        const nft::TableId& table,
-                                        int mark_bit) {
-  std::vector<nft::KernelRule> ours =
-      socket.Rules(table, kCniForward, {kAcceptComment, BytesOfMark(mark_bit)});
-  std::erase_if(ours, [&](const nft::KernelRule& rule) {
+std::vector<nft::KernelRule> OurAccepts(std::vector<nft::KernelRule> rules, int mark_bit) {
+  std::erase_if(rules, [&](const nft::KernelRule& rule) {
     return !HasOurComment(rule) && !(rule.comment.empty() && AcceptsMark(rule, mark_bit));
   });
-  std::stable_partition(ours.begin(), ours.end(), HasOurComment);
-  return ours;
+  std::stable_partition(rules.begin(), rules.end(), HasOurComment);
+  return rules;
+}
+
+// What the kernel's message about each of them holds. The reference plugin's rules in CNI-FORWARD,
+// hundreds perhaps, do not hold it, and are passed over.
+std::vector<std::string> TextsOfAccepts(int mark_bit) {
+  return {kAcceptComment, BytesOfMark(mark_bit)};
 }
 
 std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
@@ -136,13 +138,13 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
   const auto repaired = [&](const std::string& what) {
     mismatches.push_back(Format("{} is missing in table {}", what, nft::Text(wanted.table)));
   };
-  // Of the hundreds that the reference plugin has in CNI-FORWARD, those that may be ours.
   if (!Has(socket.Rules(wanted.table, kForward, {kCniForward}), JumpToUs())) {
     batch.InsertRule(wanted.table, kForward, JumpToUs());
     repaired("the jump from FORWARD to CNI-FORWARD");
   }
-  const std::vector<nft::KernelRule> present = socket.Rules(
-      wanted.table, kCniForward, {wanted.admin_chains.begin(), wanted.admin_chains.end()});
+  std::vector<std::string> texts = TextsOfAccepts(wanted.mark_bit);
+  texts.insert(texts.end(), wanted.admin_chains.begin(), wanted.admin_chains.end());
+  const std::vector<nft::KernelRule> present = socket.Rules(wanted.table, kCniForward, texts);
   for (const std::string& chain : wanted.admin_chains) {
     if (!Has(present, JumpToAdmin(chain))) {
       batch.InsertRule(wanted.table, kCniForward, JumpToAdmin(chain));
@@ -150,7 +152,7 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
     }
   }
   bool accepted = false;
-  for (const nft::KernelRule& rule : OurAccepts(socket, wanted.table, wanted.mark_bit)) {
+  for (const nft::KernelRule& rule : OurAccepts(present, wanted.mark_bit)) {
     if (!accepted && AcceptsMark(rule, wanted.mark_bit)) {
       accepted = true;
     } else {
@@ -193,7 +195,8 @@ std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, int mark_bit, nft:
     if (!socket.FindTable(table)) {
       continue;
     }
-    for (const nft::KernelRule& rule : OurAccepts(socket, table, mark_bit)) {
+    for (const nft::KernelRule& rule :
+         OurAccepts(socket.Rules(table, kCniForward, TextsOfAccepts(mark_bit)), mark_bit)) {
       batch.DeleteRule(table, kCniForward, rule.handle);
       gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));
     }
