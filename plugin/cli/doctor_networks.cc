@@ -165,16 +165,21 @@ void CheckBridgePorts(Examination& node) {
 // behind such a bridge for allocations.
 void CheckUplinks(Examination& node) {
   std::set<std::string> bridges;
+  std::set<std::string> with_gateway;  // perhaps on another link, in a VLAN
   for (const Attachment* const attachment : node.running) {
+    const state::Record::Link& link = attachment->record->link;
     if (attachment->record->IsLive(cni::Part::kLink)) {
-      bridges.insert(attachment->record->link.bridge);
+      bridges.insert(link.bridge);
+      if (!link.gateways.empty()) {
+        with_gateway.insert(link.bridge);
+      }
     }
   }
   for (const rtnl::Link& bridge : node.inventory.links) {
     if (!bridges.contains(bridge.name)) {
       continue;
     }
-    if (link::IsIsland(node.host.net, bridge.name)) {
+    if (!with_gateway.contains(bridge.name) && link::IsIsland(node.host.net, bridge.name)) {
       node.Warn(link::DescribeIsland(bridge.name),
                 Fix::Advice(Cat("for a LAN: ip link set UPLINK master ",
                                 ShellWord(bridge.name),

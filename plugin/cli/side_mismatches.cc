@@ -95,7 +95,8 @@ class Inspection {
         host_, attachment_, [&](const portmap::DnatEntry& port) { return IsMeant(port); });
     sides_.host = std::move(found.causes);
     are_rules_whole_ = found.are_rules_whole;
-    if (link::IsIsland(host_.net, record_.link.bridge)) {
+    // A note: a bridge may be meant to lead nowhere.
+    if (record_.link.gateways.empty() && link::IsIsland(host_.net, record_.link.bridge)) {
       AddNote(link::DescribeIsland(record_.link.bridge));
     }
   }
@@ -347,7 +348,6 @@ class Inspection {
     return true;
   }
 
-  // A bridge may be meant to lead nowhere.
   void AddNote(const std::string& note) {
     if (!Contains(sides_.notes, note)) {
       sides_.notes.push_back(note);

@@ -21,7 +21,7 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
 // Nothing beyond `bridge` is reached from its ports: it has neither an uplink nor an address of the
-// node.
+// node. Not for a bridge with a gateway in a VLAN, whose addresses are on a link of its own.
 [[nodiscard]] bool IsIsland(rtnl::Socket& net, const std::string& bridge);
 // What people are told of such a bridge.
 [[nodiscard]] std::string DescribeIsland(const std::string& bridge);
