@@ -210,7 +210,7 @@ class ElementsPlan {
     places_.reserve(desired.elements.size());
     for (std::size_t i = 0; i < desired.elements.size(); ++i) {
       if (!places_.try_emplace(KeyOf(desired.elements[i]), i).second) {
-        presences_[i] = Presence::kSame;  // the first with this key stands for all
+        presences_[i] = Presence::kSame;  // the first with this key is compared
         if (!IsShared(desired.elements[i])) {
           claims_.push_back(i);
         }
@@ -262,8 +262,8 @@ class ElementsPlan {
   }
 
  private:
-  // Of several attachments that want one key, the one that has it in the kernel keeps it. `place`
-  // is that of the element that stands for all.
+  // Of several attachments that want one key, the one that has it in the kernel keeps it. `place`:
+  // of the element that is compared with the kernel's.
   void PreferOwner(const nft::Element& present, std::size_t& place) {
     const auto claim = std::ranges::find_if(claims_, [&](std::size_t i) {
       const nft::Element& element = desired_.elements[i];

@@ -40,8 +40,8 @@ struct Goal {
 
 // The elements of live attachments.
 struct DesiredElements {
-  // Of several with one key and different owners, that of the owner who has it in the kernel is
-  // there; if none has it, the first.
+  // Several may have one key and different owners. The kernel then gets the element of the owner
+  // that has the key in the kernel already, or else the first of them.
   std::vector<nft::Element> elements;
   // What those that may stay have to be instead, where the kernel holds an element of their key and
   // owner: a chain that they name may go.

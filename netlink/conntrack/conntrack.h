@@ -64,8 +64,8 @@ struct Endpoint {
 // was too late for the ports tell who is the client.
 constexpr std::uint16_t kFirstClientPort = 32768;
 
-// A connection by who began it, as far as conntrack and the ports tell, and whom its packets reach,
-// translated or not. Without ports for protocols that have none.
+// A connection: the address that began it, as far as conntrack and the ports tell, and the address
+// and port that its packets reach, translated or not. The port is 0 for protocols without ports.
 struct Connection {
   std::uint8_t protocol = 0;  // IPPROTO_*
   Ip from;

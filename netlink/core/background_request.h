@@ -21,9 +21,10 @@
 namespace nomad_bridge::netlink {
 
 // A child closes `kept` after a grace period of RCU. Returns its pid.
-// For sockets by which something was removed from nf_tables: whoever closes the last of one waits
-// until the kernel has freed that, and holds up everybody's changes meanwhile. After a grace period
-// it is free, and closing costs nothing. nullopt: we wait ourselves (nohz_full has no such call).
+// This is for sockets by which something was removed from nf_tables. The process that closes the
+// last of them waits until the kernel has freed what was removed, and meanwhile nobody can change
+// nf_tables. After a grace period it is free, and closing costs nothing. nullopt: the kernel has no
+// such call (nohz_full), or no child could be made; then our own end waits.
 [[nodiscard]] std::optional<pid_t> CloseAfterGracePeriod(std::span<const int> kept);
 
 // A request that a child sends and waits for.

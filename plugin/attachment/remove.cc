@@ -20,8 +20,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// If the disk is full, or the record is of a newer release, others may repair what is being
-// removed; the command goes on all the same.
+// The record may not be writable: the disk is full, or a newer release wrote it. Then the command
+// goes on, although other commands may repair what it removes.
 void WritePhase(state::Host& host, const state::Record& record) {
   try {
     host.records.Write(record);

@@ -41,7 +41,7 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
   return found;
 }
 
-// An address of `network` that is none of `known`.
+// An address of `network` that is not in `known`.
 std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
   constexpr std::uint64_t kMost = 8;
   const bool has_hosts = network.prefix_length < network.address.bits();

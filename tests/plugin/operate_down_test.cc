@@ -55,6 +55,7 @@ TEST_F(Down, IsRefusedWhereAnAddHasBegunMeanwhile) {
   UniqueFd rules = TryRulesLock();
   ASSERT_TRUE(rules);
   Process down = Process::Start(Line({"down"}));
+  // Time for `down` to look for attachments too early, before it has the lock. It shows nowhere.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   fs::create_directories(fs::path(RecordOf("alloc-1")).parent_path());
   WriteRecord("alloc-1", record);

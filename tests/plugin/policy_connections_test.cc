@@ -84,6 +84,7 @@ class Stream {
   // Whether rows come.
   [[nodiscard]] bool Flows() const {
     const int before = Rows();
+    // Twenty rows are due in it: that none comes shows only by waiting.
     std::this_thread::sleep_for(std::chrono::seconds(1));
     return Rows() > before + 3;
   }
