@@ -48,6 +48,7 @@ TEST_F(Vlan, OnlyTheSameVlanTalksAndEachHasItsGateway) {
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(other, "10.9.0.1"));
   EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
+  EXPECT_THAT(RunLine("doctor bridge.uplink"), Exits(0, Out(HasSubstr("ok    bridge.uplink"))));
 
   // On the same wire, in another VLAN.
   other.Must({"ip", "address", "add", "172.26.79.9/20", "dev", "eth0"});
@@ -71,6 +72,23 @@ TEST_P(VlanRules, PublishedPortsAndTheWayOutWork) {
   EXPECT_EQ(TcpText(container(), kHostIp4, 8080), "inside") << "by its own host port";
   const std::optional<Reply> reply = Ask(container(), {.to = kOutsideIp4, .port = 81});
   EXPECT_EQ(reply, (Reply{"outside", kHostIp4}));
+}
+
+// Nothing judges frames with tags: whoever introduces policies is told.
+TEST_F(Vlan, ATrunkThatPoliciesSelectIsNamed) {
+  fs::create_directories("/run/policies");
+  std::ofstream("/run/policies/p.json")
+      << R"({"version": 1, "policies": [{"name": "p", "to": {"namespace": "*"}, "allow": []}]})";
+  EXPECT_THAT(RunLine("policy apply /run/policies"), Exits(0));
+  const auto named =
+      HasSubstr("policies do not apply to what container 'trunk' of network 'nomad'");
+  EXPECT_THAT(RunPlugin("ADD",
+                        Config(R"({"isGateway": false, "isDefaultGateway": false,
+                                   "vlanTrunk": [{"id": 7}]})"),
+                        As("trunk", AddContainer("trunk"), NomadArgs("billing", "trunk"))),
+              Exits(0, Err(named)));
+  EXPECT_THAT(RunLine("policy status"), Err(named));
+  EXPECT_THAT(RunLine("doctor policy.traffic").out, named);
 }
 
 TEST_F(Vlan, ATrunkCarriesItsVlansWithTags) {
