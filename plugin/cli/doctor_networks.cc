@@ -161,31 +161,42 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-// Bridges that lead nowhere; and bridges of ours with an uplink: rules go on taking all that is
-// behind such a bridge for allocations.
-void CheckUplinks(Examination& node) {
-  std::set<std::string> bridges;
-  std::set<std::string> with_gateway;  // perhaps on another link, in a VLAN
+// The bridges of running allocations, and whether a network has its gateway there, perhaps on a link
+// of its own, in a VLAN.
+std::map<std::string, bool> BridgesInUse(const Examination& node) {
+  std::map<std::string, bool> bridges;
   for (const Attachment* const attachment : node.running) {
     const state::Record::Link& link = attachment->record->link;
     if (attachment->record->IsLive(cni::Part::kLink)) {
-      bridges.insert(link.bridge);
-      if (!link.gateways.empty()) {
-        with_gateway.insert(link.bridge);
-      }
+      bool& has_gateway = bridges[link.bridge];
+      has_gateway = has_gateway || !link.gateways.empty();
     }
   }
+  return bridges;
+}
+
+void WarnOfIsland(Examination& node, const std::string& bridge) {
+  if (link::IsIsland(node.host.net, bridge)) {
+    node.Warn(link::DescribeIsland(bridge),
+              Fix::Advice(Cat("for a LAN: ip link set UPLINK master ",
+                              ShellWord(bridge),
+                              R"(; for a gateway: "isGateway": true in the conflist; if it is )"
+                              R"(meant: {"ignore": ["bridge.uplink"]} in )",
+                              config::kNodeConfigFile)));
+  }
+}
+
+// Bridges that lead nowhere; and bridges of ours with an uplink: rules go on taking all that is
+// behind such a bridge for allocations.
+void CheckUplinks(Examination& node) {
+  const std::map<std::string, bool> bridges = BridgesInUse(node);
   for (const rtnl::Link& bridge : node.inventory.links) {
-    if (!bridges.contains(bridge.name)) {
+    const auto used = bridges.find(bridge.name);
+    if (used == bridges.end()) {
       continue;
     }
-    if (!with_gateway.contains(bridge.name) && link::IsIsland(node.host.net, bridge.name)) {
-      node.Warn(link::DescribeIsland(bridge.name),
-                Fix::Advice(Cat("for a LAN: ip link set UPLINK master ",
-                                ShellWord(bridge.name),
-                                R"(; for a gateway: "isGateway": true in the conflist; if it is )"
-                                R"(meant: {"ignore": ["bridge.uplink"]} in )",
-                                config::kNodeConfigFile)));
+    if (!used->second) {
+      WarnOfIsland(node, bridge.name);
     }
     if (!link::IsMadeByUs(bridge)) {
       continue;  // with another MAC it is its operator's
