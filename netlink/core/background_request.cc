@@ -62,8 +62,12 @@ std::optional<BackgroundRequest> BackgroundRequest::Start(std::span<const char> 
                                                           std::span<const int> kept) {
   std::vector<int> open(kept.begin(), kept.end());
   open.push_back(socket);
-  const std::optional<pid_t> pid = StartChild(
-      std::move(open), [&] { return ::send(socket, bytes.data(), bytes.size(), 0) >= 0; });
+  const std::optional<pid_t> pid = StartChild(std::move(open), [&] {
+    const bool is_sent = ::send(socket, bytes.data(), bytes.size(), 0) >= 0;
+    // For `kept`: we may go on to use them after the request has begun. See CloseAfterGracePeriod().
+    Membarrier(MEMBARRIER_CMD_GLOBAL);
+    return is_sent;
+  });
   if (!pid) {
     return std::nullopt;
   }

@@ -42,7 +42,7 @@ std::optional<state::Record> RemoveEarlierRules(Session& session) {
 
 // The first DEL may be about its own part alone. A second one, for another type's part, shows that
 // the runtime goes through its list: all rules go with it, before the DEL of the bridge they belong
-// to, since each process that deletes from nf_tables waits some 15 ms for an RCU grace period.
+// to. That is one commit less, and many DELs at once wait for each other's commits.
 state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
   state::Record rest = record;
   // The record of a newer release cannot tell the second DEL that there was a first one.
