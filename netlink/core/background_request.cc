@@ -64,7 +64,7 @@ std::optional<BackgroundRequest> BackgroundRequest::Start(std::span<const char> 
   open.push_back(socket);
   const std::optional<pid_t> pid = StartChild(std::move(open), [&] {
     const bool is_sent = ::send(socket, bytes.data(), bytes.size(), 0) >= 0;
-    // For `kept`: we may go on to use them after the request has begun. See CloseAfterGracePeriod().
+    // For `kept`, which we may use after the request has begun: see CloseAfterGracePeriod().
     Membarrier(MEMBARRIER_CMD_GLOBAL);
     return is_sent;
   });

@@ -161,8 +161,8 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-// The bridges of running allocations, and whether a network has its gateway there, perhaps on a link
-// of its own, in a VLAN.
+// The bridges of running allocations, and whether a network has its gateway there. In a VLAN the
+// gateway is on a link of its own.
 std::map<std::string, bool> BridgesInUse(const Examination& node) {
   std::map<std::string, bool> bridges;
   for (const Attachment* const attachment : node.running) {
