@@ -128,11 +128,12 @@ TEST(RecordJson, IsRefusedIfAValueIsWrong) {
 }
 
 TEST(RecordJson, SaysWhatIsWrong) {
-  for (const auto& [text, why] : std::map<std::string, const char*>{
+  for (const auto& each : std::map<std::string, const char*>{
            {With("/rules/ports/0/host_port", 70000).dump(), "/rules/ports/0/host_port cannot be"},
            {With("/created", "long ago").dump(), "type must be number, but is string"},
+           {With("/created", 4e60).dump(), "4e+60 is no whole number"},
            {"{\xff", "parse error at line 1"}}) {
-    EXPECT_THAT([&] { static_cast<void>(state::ParseRecord(text)); }, IsRefused(why));
+    EXPECT_THAT([&] { static_cast<void>(state::ParseRecord(each.first)); }, IsRefused(each.second));
   }
 }
 
