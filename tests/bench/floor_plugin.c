@@ -75,8 +75,9 @@ static void send_all(int fd, int expected) {
   require(send(fd, bytes, size, 0) == (ssize_t)size, "send");
   size = 0;
   for (int answers = 0; answers < expected;) {
-    int got = recv(fd, bytes, sizeof bytes, 0);
-    require(got > 0, "recv");
+    const ssize_t received = recv(fd, bytes, sizeof bytes, 0);
+    require(received > 0, "recv");
+    int got = (int)received;  // at most sizeof bytes
     for (struct nlmsghdr* at = (struct nlmsghdr*)bytes; NLMSG_OK(at, got);
          at = NLMSG_NEXT(at, got)) {
       const int* const error = NLMSG_DATA(at);

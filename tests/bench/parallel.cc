@@ -66,6 +66,7 @@ Rates Contender::RunParallel(int workers, int each) {
   Starter starter;
   for (int i = 0; i < workers; ++i) {
     std::vector<test::Attached> attachments;
+    attachments.reserve(static_cast<std::size_t>(each));
     for (int k = 0; k < each; ++k) {
       attachments.push_back(Next());
     }

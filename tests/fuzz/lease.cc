@@ -20,11 +20,11 @@ void Write(const std::string& path, std::string_view text) {
 }  // namespace
 
 void fuzz::Run(std::string_view input) {
-  static const test::ScratchDirectory directory;
-  static ipam::Store store = ipam::Store::Open(directory.path(), "net");
-  static const std::vector<ipam::RangeSet> sets =
+  static const test::ScratchDirectory kDirectory;
+  static ipam::Store store = ipam::Store::Open(kDirectory.path(), "net");
+  static const std::vector<ipam::RangeSet> kSets =
       ipam::MakeRangeSets({{{.path = "ranges", .subnet = Cidr::Parse("10.0.0.0/29").value()}}});
-  const std::string net = directory.path() + "/net/";
+  const std::string net = kDirectory.path() + "/net/";
   Write(net + "10.0.0.2", input);
   Write(net + "last_reserved_ip.0", input);
 
@@ -32,7 +32,7 @@ void fuzz::Run(std::string_view input) {
   for (const ipam::Lease& lease : store.Leases()) {
     static_cast<void>(lease.owner.Matches(owner));
   }
-  static_cast<void>(ipam::Choose(store, sets, {.owner = owner}));
+  static_cast<void>(ipam::Choose(store, kSets, {.owner = owner}));
   store.Release(Ip::Parse("10.0.0.2").value(), owner);
 }
 

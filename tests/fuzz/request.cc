@@ -3,6 +3,7 @@
 #include "plugin/cni/request.h"
 
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include <sys/mman.h>
@@ -32,13 +33,14 @@ UniqueFd Stdin(std::string_view text) {
 }
 
 const char* Variable(const char* verb, std::string_view name) {
-  return name == "CNI_COMMAND"       ? verb
-         : name == "CNI_CONTAINERID" ? "5f3c1a2b"
-         : name == "CNI_NETNS"       ? "/var/run/netns/5f3c1a2b"
-         : name == "CNI_IFNAME"      ? "eth0"
-         : name == "CNI_PATH"        ? "/opt/cni/bin"
-         : name == "CNI_ARGS"        ? "IgnoreUnknown=true;NOMAD_JOB_ID=billing"
-                                     : nullptr;
+  static const std::map<std::string_view, const char*> kOthers = {
+      {"CNI_CONTAINERID", "5f3c1a2b"},
+      {"CNI_NETNS", "/var/run/netns/5f3c1a2b"},
+      {"CNI_IFNAME", "eth0"},
+      {"CNI_PATH", "/opt/cni/bin"},
+      {"CNI_ARGS", "IgnoreUnknown=true;NOMAD_JOB_ID=billing"}};
+  const auto other = kOthers.find(name);
+  return name == "CNI_COMMAND" ? verb : other != kOthers.end() ? other->second : nullptr;
 }
 
 }  // namespace

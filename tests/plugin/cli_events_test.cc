@@ -71,6 +71,7 @@ TEST_F(Events, CountOnceIfTheAddIsKilled) {
 TEST_F(Events, CountEachOfThoseThatHappenAtOnce) {
   constexpr int kAtOnce = 20;
   std::vector<Process> adds;
+  adds.reserve(kAtOnce);
   for (int i = 0; i < kAtOnce; ++i) {
     adds.push_back(Process::Start(PluginCommand("ADD", Config({{"mtu", 12}}).dump(), Billing())));
   }
@@ -106,7 +107,7 @@ TEST_F(Events, FailNoCommandIfTheyCannotBeCounted) {
   EXPECT_EQ(RefusedFor(7), 1U);
   host().Must({"mount", "-o", "remount,rw", "/run"});
   fs::remove_all(kCounts);
-  std::ofstream{kCounts};
+  ReplaceFile(kCounts, "");
   RefuseAdd();
   EXPECT_EQ(RefusedFor(7), 0U);
 }

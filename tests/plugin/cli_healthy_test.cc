@@ -8,6 +8,7 @@ namespace nomad_bridge::test {
 namespace {
 
 // What other programs do on a node without harm: run by sh on the host.
+// NOLINTNEXTLINE(bugprone-suspicious-missing-comma): most are of several lines
 const std::vector<std::string> kHarmless = {
     // Docker
     "iptables -P FORWARD DROP; iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; "

@@ -240,10 +240,8 @@ TEST_F(Inspect, BlamesAServiceThatAcceptsNothing) {
     ASSERT_EQ(::bind(service.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
     ASSERT_EQ(::listen(service.get(), 0), 0);
   });
-  std::vector<std::optional<Connection>> waiting;
-  for (int i = 0; i < 2; ++i) {
-    waiting.push_back(Connection::Open(outside(), {.to = kHostIp4, .port = 8080}));
-  }
+  const auto first = Connection::Open(outside(), {.to = kHostIp4, .port = 8080});
+  const auto second = Connection::Open(outside(), {.to = kHostIp4, .port = 8080});
   EXPECT_THAT(Cause(), HasSubstr("accepts no connection on tcp/80: 1 wait, its backlog is 0"));
   EXPECT_THAT(RunLine("inspect 8080"),
               Out(HasSubstr(Cat("fix: nomad alloc restart ", kAllocation, "\n"))));

@@ -136,8 +136,10 @@ TEST_F(Install, ReportsThatItMayNotWrite) {
 
 TEST_F(Install, ManyAtATimeLeaveWholeFiles) {
   fs::create_directories(kDirectory);
+  constexpr int kAtOnce = 8;
   std::vector<Process> all;
-  for (int i = 0; i < 8; ++i) {
+  all.reserve(kAtOnce);
+  for (int i = 0; i < kAtOnce; ++i) {
     all.push_back(Process::Start(Line({"install", kDirectory})));
   }
   for (Process& each : all) {

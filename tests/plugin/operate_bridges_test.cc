@@ -92,7 +92,7 @@ json Copied(const json& changes = json::object()) {
 }
 
 std::string WriteCopied(const json& config) {
-  const std::string path = "/run/copy.conf";
+  std::string path = "/run/copy.conf";
   std::ofstream(path) << config;
   return path;
 }

@@ -210,7 +210,7 @@ std::vector<Damage> Damages() {
 class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {
  protected:
   // What damages mount, but for what is under /run.
-  ~DoctorOf() override {
+  void TearDown() override {
     for (const char* const path : {"/etc", "/proc/sys/net/netfilter"}) {
       ::umount2(path, MNT_DETACH);
     }

@@ -191,7 +191,35 @@ TEST_F(PolicyIdentity, AnAllocationInTwoNetworksIsJudgedByEachAddress) {
   EXPECT_FALSE(Reaches(near, api));
 }
 
-class PolicyCrowd : public PolicyWorld {};
+class PolicyCrowd : public PolicyWorld {
+ protected:
+  using Members = std::vector<std::pair<std::string, Variables>>;
+
+  [[nodiscard]] Members MakeMembers(int wave, int count) {
+    Members members;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = Format("c{}-{}", wave, i);
+      const std::string labels =
+          LabelsOf(i % 2 == 0 ? "prod" : "dev", Cat("job", wave * count + i));
+      members.emplace_back(name, As(name, AddContainer(name), labels));
+    }
+    return members;
+  }
+
+  // While `policy` is applied.
+  void RunAll(const std::string& verb, const Members& members, const json& policy) {
+    std::vector<Process> running;
+    running.reserve(members.size());
+    for (const auto& each : members) {
+      running.push_back(StartPlugin(verb, DualStack(), each.second));
+    }
+    Apply({policy});
+    for (Process& process : running) {
+      const Outcome outcome = process.Wait();
+      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    }
+  }
+};
 
 TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
   constexpr int kWaves = 10;
@@ -202,24 +230,9 @@ TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
   // The kernel sends one answer a second to whom it refuses: not waited for.
   Sender sender(dev, AddressOfNode(api), "0.005");
   for (int wave = 0; wave < kWaves; ++wave) {
-    std::vector<std::pair<std::string, Variables>> all;
-    for (int i = 0; i < kAtOnce; ++i) {
-      const std::string name = Format("c{}-{}", wave, i);
-      all.emplace_back(name,
-                       As(name,
-                          AddContainer(name),
-                          LabelsOf(i % 2 == 0 ? "prod" : "dev", Cat("job", wave * kAtOnce + i))));
-    }
+    const Members members = MakeMembers(wave, kAtOnce);
     for (const std::string verb : {"ADD", "DEL"}) {
-      std::vector<Process> running;
-      for (const auto& each : all) {
-        running.push_back(StartPlugin(verb, DualStack(), each.second));
-      }
-      Apply({wave % 2 == 0 ? kNamespacesByPort : kNamespaces});
-      for (Process& process : running) {
-        const Outcome outcome = process.Wait();
-        EXPECT_EQ(outcome.exit_code, 0) << outcome;
-      }
+      RunAll(verb, members, wave % 2 == 0 ? kNamespacesByPort : kNamespaces);
     }
   }
   const Sender::Tries tries = sender.Stop();

@@ -94,8 +94,10 @@ TEST_F(ProbeLeaves, NothingHoweverItIsKilled) {
 
 TEST_F(ProbeLeaves, OthersAlone) {
   Node& other = AddContainer("other");
+  constexpr int kAtOnce = 3;
   std::vector<Process> probes;
-  for (int i = 0; i < 3; ++i) {
+  probes.reserve(kAtOnce);
+  for (int i = 0; i < kAtOnce; ++i) {
     probes.push_back(Process::Start(Line({"inspect", "8080"})));
   }
   Attach(DualStack(), As("other", other));

@@ -261,6 +261,13 @@ class Dice {
   std::mt19937 random_{24};
 };
 
+const char* InWords(const Answer& answer) {
+  return !answer.is_allowed                    ? "refused"
+         : !answer.would_be_refused_by.empty() ? "would be refused"
+         : !answer.by.empty()                  ? "allowed"
+                                               : "not judged";
+}
+
 TEST(Judge, AgreesWithThePolicies) {
   constexpr int kPrograms = 1'000;
   constexpr int kConnections = 100;
@@ -277,10 +284,7 @@ TEST(Judge, AgreesWithThePolicies) {
                 std::tie(expected.is_allowed, expected.by, expected.would_be_refused_by))
           << "program " << i << ", connection " << j << '\n'
           << program.Text();
-      ++answers[!answer.is_allowed                    ? "refused"
-                : !answer.would_be_refused_by.empty() ? "would be refused"
-                : !answer.by.empty()                  ? "allowed"
-                                                      : "not judged"];
+      ++answers[InWords(answer)];
     }
   }
   for (const auto& [what, count] : answers) {

@@ -46,8 +46,8 @@ constexpr const char* kOnlyLb =
 
 TEST_F(PolicyProgram, JudgesOnlyWhatAPolicySelects) {
   const Program program = Compile(kOnlyLb);
-  const Judgement api = program.JudgementOf(kApi);
-  const Judgement lb = program.JudgementOf(kLb);
+  const Judgement& api = program.JudgementOf(kApi);
+  const Judgement& lb = program.JudgementOf(kLb);
   EXPECT_TRUE(api.in);
   EXPECT_EQ(api.out, std::nullopt);
   EXPECT_THAT(api.sets, IsEmpty());
@@ -152,7 +152,7 @@ TEST_F(PolicyProgram, HasASetOfEachNamespaceWhereSomePolicySaysSo) {
   const Program program = Compile(
       R"({"name": "ns", "to": {"namespace": "*"}, "allow": [
            {"from": ["same-namespace", {"namespace": "prod"}]}]})");
-  const Judgement api = program.JudgementOf(kApi);
+  const Judgement& api = program.JudgementOf(kApi);
   ASSERT_THAT(api.sets, SizeIs(2));
   EXPECT_EQ(api.sets, program.JudgementOf(kLb).sets);
   EXPECT_EQ(program.SetTexts({"prod"}).size(), 2U);
