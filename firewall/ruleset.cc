@@ -151,11 +151,11 @@ std::string Name(const Tables& tables, const nft::Element& element) {
   return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
 }
 
-std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables) {
+std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const std::vector<nft::TableId>& tables) {
   std::vector<std::uint64_t> handles;
-  for (const nft::Table& each : tables) {
-    const std::optional<nft::KernelTable> table = socket.FindTable(each.id);
-    handles.push_back(table ? table->handle : 0);
+  for (const nft::TableId& id : tables) {
+    const std::optional<nft::KernelTable> table = socket.FindTable(id);
+    handles.push_back(table && !table->is_dormant ? table->handle : 0);
   }
   return handles;
 }
@@ -179,7 +179,6 @@ std::optional<Compared> Compare(nft::Socket& socket,
     if (!plan.batch.empty()) {
       compared->generation = nft::NextGeneration(generation);
     }
-    compared->table_handles = HandlesOf(socket, goal.tables);
     return done;
   });
   return compared;

@@ -51,14 +51,14 @@ struct DesiredElements {
 };
 
 struct Compared {
-  std::uint32_t generation = 0;              // the one after, if something was repaired
-  std::vector<std::uint64_t> table_handles;  // in the order of the goal's tables
+  std::uint32_t generation = 0;  // the one after, if something was repaired
   std::vector<Mismatch> mismatches;
 };
 
 // The kernel's handles of `tables`, which tell a table from another of the same name; 0 if it is
-// missing.
-[[nodiscard]] std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables);
+// missing or dormant.
+[[nodiscard]] std::vector<std::uint64_t> HandlesOf(nft::Socket& socket,
+                                                   const std::vector<nft::TableId>& tables);
 
 // Compares the ruleset with `goal`, and in mode kRepair makes it alike. With `desired` also the
 // elements, and what is left over: elements, chains and sets. Without, at a cost that does not

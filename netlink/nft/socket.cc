@@ -28,9 +28,19 @@ netlink::Message GetRequest(int type, TableFamily family, int flags = 0) {
       NFNL_SUBSYS_NFTABLES, type, flags, static_cast<std::uint8_t>(family));
 }
 
+// Those of `chain`, or of every chain if it is empty.
+netlink::Message RulesRequest(const TableId& table, const std::string& chain = {}) {
+  netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
+  nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
+  return request;
+}
+
+std::string_view BytesOf(const nlmsghdr& message) {
+  return {static_cast<const char*>(static_cast<const void*>(&message)), message.nlmsg_len};
+}
+
 bool ContainsAny(const nlmsghdr& message, const std::vector<std::string>& texts) {
-  const std::string_view bytes(static_cast<const char*>(static_cast<const void*>(&message)),
-                               message.nlmsg_len);
+  const std::string_view bytes = BytesOf(message);
   return std::ranges::any_of(
       texts, [&](const std::string& text) { return bytes.find(text) != std::string_view::npos; });
 }
@@ -205,11 +215,22 @@ std::vector<Counter> Socket::Counters(const TableId& table) {
 std::vector<KernelRule> Socket::Rules(const TableId& table,
                                       const std::string& chain,
                                       const std::vector<std::string>& texts) {
-  const netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
-  nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
+  const netlink::Message request = RulesRequest(table, chain);
   const std::string of_chain = chain.empty() ? "" : Format("chain {} of ", chain);
   const std::string what = Format("cannot read the rules of {}table {}", of_chain, Text(table));
   return List(socket_, request, what, &ReadRule, texts);
+}
+
+std::uint64_t Socket::HashOfRules(const TableId& table) {
+  const netlink::Reply reply = socket_.TransactOrThrow(
+      RulesRequest(table), Cat("cannot read the rules of table ", Text(table)), {ENOENT});
+  // The headers hold numbers of this dump.
+  constexpr std::size_t kHeaderBytes = NLMSG_HDRLEN + sizeof(nfgenmsg);
+  std::string rules;
+  for (const netlink::NlMessage& message : reply.messages) {
+    rules += BytesOf(*nlmsg_hdr(message.get())).substr(kHeaderBytes);
+  }
+  return StableHash(rules);
 }
 
 void RetryOnGenerations(Socket& socket,

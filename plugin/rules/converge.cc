@@ -63,7 +63,8 @@ class Convergence {
       return {.checkpoint = std::move(checkpoint_), .depth = Depth::kEverything};
     }
     FindWanted();
-    is_quiet_ = checkpoint_.generation == host_.nft.Generation();
+    generation_ = host_.nft.Generation();
+    is_quiet_ = checkpoint_.generation == generation_;
     Depth depth = FindDepth();
     if (!is_quiet_) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
@@ -109,13 +110,41 @@ class Convergence {
       return has_new_hook_ ? Depth::kTables : scope_.at_least;
     }
     // The handle tells a table from another one of the same name, which has none of our elements.
-    const firewall::Tables tables = NodeTables(mark_bit_, has_port_filter_);
-    return firewall::HandlesOf(host_.nft, tables) == checkpoint_.table_handles ? Depth::kTables
-                                                                               : Depth::kEverything;
+    return firewall::HandlesOf(host_.nft, NodeTableIds(has_port_filter_)) ==
+                   checkpoint_.table_handles
+               ? Depth::kTables
+               : Depth::kEverything;
   }
 
-  // False if elements are missing, too, so that everything has to be compared.
-  bool CompareTables() { return Compare({.tables = Tables(), .forward_hooks = hooks_}, nullptr); }
+  // False if elements are missing, too, so that everything has to be compared. Others change rules
+  // of their own before nearly every ADD. Ours are then as they were, and to describe them would
+  // take longer than the rest of the ADD.
+  bool CompareTables() {
+    if (HashesOfRules() == checkpoint_.rules_hashes && CompareStaticRules()) {
+      return true;
+    }
+    return Compare({.tables = Tables(), .forward_hooks = hooks_}, nullptr);
+  }
+
+  // Those in iptables' tables alone. False if somebody has changed a rule since Run() began.
+  bool CompareStaticRules() {
+    std::optional<firewall::Compared> compared = firewall::Compare(
+        host_.nft, {.tables = {}, .forward_hooks = hooks_}, nullptr, mismatches_.mode());
+    const bool is_repaired = mismatches_.is_repairing() && !compared->mismatches.empty();
+    if (compared->generation != (is_repaired ? nft::NextGeneration(generation_) : generation_)) {
+      return false;
+    }
+    Take(*std::move(compared));
+    return true;
+  }
+
+  [[nodiscard]] std::vector<std::uint64_t> HashesOfRules() {
+    std::vector<std::uint64_t> hashes;
+    for (const nft::TableId& table : NodeTableIds(has_port_filter_)) {
+      hashes.push_back(host_.nft.HashOfRules(table));
+    }
+    return hashes;
+  }
 
   void CompareEverything() {
     // Policies that are damaged or lost may still be in the kernel. Tables made without them would
@@ -147,8 +176,16 @@ class Convergence {
     if (!compared) {
       return false;
     }
-    const bool is_repaired = mismatches_.is_repairing() && !compared->mismatches.empty();
-    mismatches_.AddAll(std::move(compared->mismatches));
+    if (mismatches_.is_repairing()) {
+      NoteTables(*compared);
+    }
+    Take(*std::move(compared));
+    return true;
+  }
+
+  void Take(firewall::Compared compared) {
+    const bool is_repaired = mismatches_.is_repairing() && !compared.mismatches.empty();
+    mismatches_.AddAll(std::move(compared.mismatches));
     // After the rules are back: flows that began while they were away would go on without a
     // translation, and before that a packet would begin the same flow anew. They were not away if
     // nobody has changed a rule: what policies let pass goes on while others are applied.
@@ -157,15 +194,21 @@ class Convergence {
     }
     // Last: killed before this, the next command compares once more.
     if (mismatches_.is_repairing()) {
-      Note(*compared);
+      Note(compared.generation);
     }
-    return true;
+  }
+
+  void NoteTables(const firewall::Compared& compared) {
+    checkpoint_.table_handles = firewall::HandlesOf(host_.nft, NodeTableIds(has_port_filter_));
+    checkpoint_.rules_hashes = HashesOfRules();
+    if (host_.nft.Generation() != compared.generation) {
+      checkpoint_.rules_hashes.clear();  // perhaps of rules that others have changed since
+    }
   }
 
   // What is in force from now on.
-  void Note(const firewall::Compared& compared) {
-    checkpoint_.generation = compared.generation;
-    checkpoint_.table_handles = compared.table_handles;
+  void Note(std::uint32_t generation) {
+    checkpoint_.generation = generation;
     checkpoint_.tables_revision = kTablesRevision;
     checkpoint_.accept_mark_bit = mark_bit_;
     checkpoint_.policy_revision = program_.Revision();
@@ -181,7 +224,8 @@ class Convergence {
   const policy::Program& program_;
   LazyDesiredState desired_;
   int mark_bit_ = 0;
-  bool is_quiet_ = false;  // nobody has changed a rule since our last commit
+  std::uint32_t generation_ = 0;  // of the ruleset, when this began
+  bool is_quiet_ = false;         // nobody has changed a rule since our last commit
   bool has_port_filter_ = false;
   Kinds kinds_;  // that have chains
   std::vector<firewall::ForwardHook> hooks_;

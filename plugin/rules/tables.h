@@ -21,6 +21,8 @@ struct NodePolicies {
                                           const NodePolicies& policies);
 // Without policies.
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter);
+// Which tables those are, in the same order.
+[[nodiscard]] std::vector<nft::TableId> NodeTableIds(bool has_port_filter);
 
 // A hash of those tables: another release's are told by it. Written down because describing them
 // takes longer than all else that a quiet CHECK does; tests/unit/rules_tables_test.cc computes it.

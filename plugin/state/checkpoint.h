@@ -24,6 +24,7 @@ constexpr int kNoMarkBit = -1;
 struct Checkpoint {
   std::uint32_t generation = 0;              // of the ruleset; the kernel leaves out 0
   std::vector<std::uint64_t> table_handles;  // of our tables
+  std::vector<std::uint64_t> rules_hashes;   // of their rules, when they were compared last
   std::string tables_revision;               // of the binary that made them (rules/tables.h)
   std::string policy_revision;               // of the policies whose chains are there
   // What an attachment has by them (rules/policy_tables.h), and a workload of that kind.

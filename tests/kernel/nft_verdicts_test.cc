@@ -170,6 +170,18 @@ TEST_F(Verdicts, CountersOutliveTheRulesThatCountInThem) {
   EXPECT_THAT(socket_.Counters(kTable), IsEmpty());
 }
 
+TEST_F(Verdicts, HaveAHashThatChangesOnlyWithTheRulesOfTheirTable) {
+  const std::uint64_t before = socket_.HashOfRules(kTable);
+  EXPECT_EQ(socket_.HashOfRules(kTable), before);
+  host().Nft("table inet foreign { chain c { accept; }; }");
+  host().Nft("add element inet verdicts in4 { 172.26.64.9 : accept }");
+  host().Nft("add chain inet verdicts empty");
+  EXPECT_EQ(socket_.HashOfRules(kTable), before);
+  host().Nft("add rule inet verdicts in-9b21 tcp dport 1 accept");
+  EXPECT_NE(socket_.HashOfRules(kTable), before);
+  EXPECT_NE(socket_.HashOfRules({.name = "absent"}), before);
+}
+
 TEST_F(Verdicts, AreReadByNft) {
   EXPECT_EQ(host().Must({"nft", "-s", "list", "table", "inet", "verdicts"}), kText);
 }
