@@ -80,8 +80,10 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
         other ? ElementsNeededBy(host, *other) : std::vector<nft::Element>();
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
   };
-  // Its own network first: that record nearly always needs the same.
-  keep_for(host.records.FindNeighbour(gone));
+  if (!shared.empty()) {
+    // Its own network first: that record nearly always needs the same.
+    keep_for(host.records.FindNeighbour(gone));
+  }
   if (shared.empty()) {
     return shared;
   }
