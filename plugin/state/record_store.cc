@@ -137,7 +137,8 @@ void Records::Write(const Record& record) const {
     try {
       // The first record of an attachment is created, which leaves nothing behind if we are killed.
       // Replacing it may leave a ".new", which EnsureGone() removes with the record.
-      if (!record.IsAny(Phase::kMaking) || !CreateFile(path, text)) {
+      const bool may_be_first = record.IsAny(Phase::kMaking) && !parsed_.contains(path);
+      if (!may_be_first || !CreateFile(path, text)) {
         ReplaceFile(path, text);
       }
       break;
@@ -172,6 +173,7 @@ void Records::EnsureGone(const AttachmentId& id) const {
   // In this order: killed in between, the record is still there to be found.
   EnsureFileGone(path + ".new");
   EnsureFileGone(path);
+  parsed_.erase(path);
   // Fails while there are other records.
   static_cast<void>(::rmdir(Cat(kStateDirectory, '/', id.network).c_str()));
 }
