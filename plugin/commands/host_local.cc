@@ -15,7 +15,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const config::Config config = config::ParseConfig(request, type);
   state::Host host = state::Host::Open();
   // Recorded, so that a full pool can tell whether this attachment is still alive.
-  const std::optional<link::Container> container = link::FindContainer(request, host);
+  const std::optional<link::Container> container = link::FindContainer(request, host.netns);
   FileLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;

@@ -32,7 +32,7 @@ cni::Result Describe(link::Container& container, const std::string& sandbox) {
 
 void AddLoopback(const cni::Request& request, const cni::PluginType& type, int out) {
   const config::Config config = config::ParseConfig(request, type);
-  link::Container container = link::OpenContainer(request, state::Host::Open());
+  link::Container container = link::OpenContainer(request, netlink::Netns::Current());
   link::BringUpLoopback(container);
   const cni::Result result = Describe(container, request.netns_path);
   cni::Print(config.prev_result.value_or(result), request.cni_version, out);
@@ -43,7 +43,7 @@ void AddLoopback(const cni::Request& request, const cni::PluginType& type, int o
 void DelLoopback(const cni::Request& /*request*/, const cni::PluginType& /*type*/) {}
 
 void CheckLoopback(const cni::Request& request, const cni::PluginType&) {
-  link::Container container = link::OpenContainer(request, state::Host::Open());
+  link::Container container = link::OpenContainer(request, netlink::Netns::Current());
   ThrowIfChanged(request.id, link::DiffLoopback(container));
 }
 

@@ -39,7 +39,7 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
     }
   }
   state::Host host = state::Host::Open();
-  link::Container container = link::OpenContainer(request, host);
+  link::Container container = link::OpenContainer(request, host.netns);
   if (is_add) {
     config = rules::WithPossibleChecks(std::move(config), host);
     rules::RequirePolicies(config.rules, type, host);
@@ -83,7 +83,7 @@ Removal BeginRemoval(const cni::Request& request) {
   Removal del = {.host = std::move(host), .own = std::move(own)};
   del.failures.Try("what its record names",
                    [&] { del.record = del.host.records.FindOwn(request.id); });
-  del.container = link::FindContainer(request, del.host, del.record);
+  del.container = link::FindContainer(request, del.host.netns, del.record);
   return del;
 }
 

@@ -11,8 +11,8 @@
 namespace nomad_bridge::link {
 namespace {
 
-Container Enter(netlink::Netns netns, const cni::Request& request, const state::Host& host) {
-  if (netns.id() == host.netns.id() && !request.netns_override) {
+Container Enter(netlink::Netns netns, const cni::Request& request, const netlink::Netns& host) {
+  if (netns.id() == host.id() && !request.netns_override) {
     throw Error(
         Code::kInvalidNetns,
         Format("CNI_NETNS '{}' is the network namespace of the host itself", request.netns_path),
@@ -96,17 +96,17 @@ std::vector<Route> MissingRoutes(Container& container,
 
 }  // namespace
 
-Container OpenContainer(const cni::Request& request, const state::Host& host) {
+Container OpenContainer(const cni::Request& request, const netlink::Netns& host) {
   return Enter(netlink::Netns::Open(request.netns_path), request, host);
 }
 
 std::optional<Container> FindContainer(const cni::Request& request,
-                                       const state::Host& host,
+                                       const netlink::Netns& host,
                                        const std::optional<state::Record>& record) {
   std::optional<netlink::Netns> netns =
       request.netns_path.empty() ? std::nullopt : netlink::Netns::Find(request.netns_path);
-  if (netns && netns->id() == host.netns.id() && record &&
-      record->netns_path == request.netns_path && record->netns != netns->id()) {
+  if (netns && netns->id() == host.id() && record && record->netns_path == request.netns_path &&
+      record->netns != netns->id()) {
     return std::nullopt;  // "/proc/<pid>/ns/net" of a process that took the container's id since
   }
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;

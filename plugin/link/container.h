@@ -24,14 +24,14 @@ struct Container {
   netlink::NetnsId id;  // with the namespace's cookie
 };
 
-// Opens CNI_NETNS.
-[[nodiscard]] Container OpenContainer(const cni::Request& request, const state::Host& host);
+// Opens CNI_NETNS. `host`: the host's own.
+[[nodiscard]] Container OpenContainer(const cni::Request& request, const netlink::Netns& host);
 
 // The same; nullopt if the namespace is gone, not visible here, or not named; or if its path, the
 // one of `record`, leads to the host's own by now.
 [[nodiscard]] std::optional<Container> FindContainer(
     const cni::Request& request,
-    const state::Host& host,
+    const netlink::Netns& host,
     const std::optional<state::Record>& record = std::nullopt);
 
 // The container's interface as it is now.
