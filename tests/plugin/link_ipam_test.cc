@@ -143,7 +143,8 @@ echo "$CNI_COMMAND" $(grep -o '"link":"[a-z]*"' /run/nomad-bridge/*/*.json) \
   const Variables where = {{"CNI_PATH", "/run/ipam"}, {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}};
   Attach(config, where);
   Detach(config, where);
-  EXPECT_EQ(FindFile("/run/ipam/log"), "ADD \"link\":\"making\" LOWER_UP\nDEL \"link\":\"leaving\" LOWER_UP\n");
+  EXPECT_EQ(FindFile("/run/ipam/log"),
+            "ADD \"link\":\"making\" LOWER_UP\nDEL \"link\":\"leaving\" LOWER_UP\n");
 }
 
 }  // namespace
