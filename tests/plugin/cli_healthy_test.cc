@@ -8,7 +8,7 @@ namespace nomad_bridge::test {
 namespace {
 
 // What other programs do on a node without harm: run by sh on the host.
-// NOLINTNEXTLINE(bugprone-suspicious-missing-comma): most are of several lines
+// NOLINTBEGIN(bugprone-suspicious-missing-comma): most are of several lines
 const std::vector<std::string> kHarmless = {
     // Docker
     "iptables -P FORWARD DROP; iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; "
@@ -101,6 +101,7 @@ const std::vector<std::string> kHarmless = {
     "80 "
     "drop; ip saddr 172.26.64.0/20 drop; }; }'",
 };
+// NOLINTEND(bugprone-suspicious-missing-comma)
 
 // Inside a container.
 const std::vector<std::string> kHarmlessInside = {

@@ -103,7 +103,7 @@ class Refuser {
 
 // In the child, for good.
 void ForbidNetfilterSockets() {
-  constexpr auto argument = [](std::size_t nth) {
+  const auto argument = [](std::size_t nth) {
     return static_cast<std::uint32_t>(offsetof(seccomp_data, args) + nth * sizeof(std::uint64_t));
   };
   sock_filter steps[] = {

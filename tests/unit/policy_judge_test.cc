@@ -40,7 +40,9 @@ class Naive {
  private:
   using List = std::vector<const Policy*>;
 
-  List Considered(Direction direction, const Workload& judged, bool with_audited) const {
+  [[nodiscard]] List Considered(Direction direction,
+                                const Workload& judged,
+                                bool with_audited) const {
     List all;
     for (const Policy& policy : policies_.policies) {
       if (policy.direction == direction && Selects(policy.selector, judged) &&
@@ -53,7 +55,7 @@ class Naive {
     return only.empty() ? all : only;
   }
 
-  bool IsPeer(const Peer& peer, const Workload& judged, const End& end) const {
+  [[nodiscard]] bool IsPeer(const Peer& peer, const Workload& judged, const End& end) const {
     switch (peer.kind) {
       case Peer::Kind::kSelector:
         return end.workload && Selects(peer.selector, *end.workload);
@@ -73,17 +75,17 @@ class Naive {
     return false;
   }
 
-  bool IsOf(const Ports& ports) const {
+  [[nodiscard]] bool IsOf(const Ports& ports) const {
     return ports.protocol == connection_.protocol &&
            (ports.protocol == Ports::Protocol::kIcmp ||
             (connection_.port >= ports.first && connection_.port <= ports.last));
   }
 
   // Which of the policy's entries is met first; its rule's name.
-  std::string Met(const std::vector<Entry>& entries,
-                  const std::string& rule,
-                  const Workload& judged,
-                  const End& end) const {
+  [[nodiscard]] std::string Met(const std::vector<Entry>& entries,
+                                const std::string& rule,
+                                const Workload& judged,
+                                const End& end) const {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const auto is_peer = [&](const Peer& peer) { return IsPeer(peer, judged, end); };
       const auto is_of = [&](const Ports& ports) { return IsOf(ports); };
@@ -95,51 +97,63 @@ class Naive {
     return {};
   }
 
+  // Of a policy that is audited, or of one that is not.
+  [[nodiscard]] std::string Denied(const List& list,
+                                   bool is_audited,
+                                   const Workload& judged,
+                                   const End& end) const {
+    for (const Policy* const policy : list) {
+      std::string rule = Met(policy->deny, Cat(policy->name, "#deny"), judged, end);
+      if (policy->is_audited == is_audited && !rule.empty()) {
+        return rule;
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string Allowed(const List& list,
+                                    const Workload& judged,
+                                    const End& end) const {
+    for (const Policy* const policy : list) {
+      std::string rule = Met(policy->allow, Cat(policy->name, '#'), judged, end);
+      if (!rule.empty()) {
+        return rule;
+      }
+    }
+    return {};
+  }
+
+  // The names of those that leave it closed.
+  [[nodiscard]] static std::string Closed(const List& list, bool with_enforced) {
+    std::string names;
+    for (const Policy* const policy : list) {
+      if (policy->is_closed && (with_enforced || policy->is_audited)) {
+        names += Cat(names.empty() ? "" : ", ", policy->name);
+      }
+    }
+    return names;
+  }
+
   void JudgeOne(Direction direction, const Workload& judged, const End& end) {
     const List enforced = Considered(direction, judged, false);
     const List all = Considered(direction, judged, true);
-    const auto denied = [&](const List& list, bool is_audited) {
-      for (const Policy* const policy : list) {
-        std::string rule = Met(policy->deny, Cat(policy->name, "#deny"), judged, end);
-        if (policy->is_audited == is_audited && !rule.empty()) {
-          return rule;
-        }
-      }
-      return std::string();
-    };
-    const auto allowed = [&](const List& list) {
-      for (const Policy* const policy : list) {
-        std::string rule = Met(policy->allow, Cat(policy->name, '#'), judged, end);
-        if (!rule.empty()) {
-          return rule;
-        }
-      }
-      return std::string();
-    };
-    const auto closed = [](const List& list, bool with_enforced) {
-      std::string names;
-      for (const Policy* const policy : list) {
-        if (policy->is_closed && (with_enforced || policy->is_audited)) {
-          names += Cat(names.empty() ? "" : ", ", policy->name);
-        }
-      }
-      return names;
-    };
-    if (const std::string rule = denied(enforced, false); !rule.empty()) {
-      answer_ = {.is_allowed = false, .by = rule};
+    const std::string closers = Closed(enforced, true);
+    const std::string audited = Closed(all, false);
+    const std::string allowed = Allowed(enforced, judged, end);
+    const std::string tried = Allowed(all, judged, end);
+    std::string refused = Denied(enforced, false, judged, end);
+    if (refused.empty() && allowed.empty()) {
+      refused = closers;
+    }
+    if (!refused.empty()) {
+      answer_ = {.is_allowed = false, .by = refused};
       return;
     }
-    const std::string closers = closed(enforced, true);
-    if (!closers.empty() && allowed(enforced).empty()) {
-      answer_ = {.is_allowed = false, .by = closers};
-      return;
-    }
-    const std::string audited = closed(all, false);
     if (!enforced.empty() || !all.empty()) {
-      answer_.by = !closers.empty() ? allowed(enforced) : !audited.empty() ? allowed(all) : "";
+      answer_.by = !closers.empty() ? allowed : !audited.empty() ? tried : "";
     }
-    std::string would = denied(all, true);
-    if (would.empty() && !audited.empty() && allowed(all).empty()) {
+    std::string would = Denied(all, true, judged, end);
+    if (would.empty() && tried.empty()) {
       would = audited.substr(0, audited.find(','));
     }
     if (answer_.would_be_refused_by.empty()) {
