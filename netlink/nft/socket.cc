@@ -226,11 +226,23 @@ std::uint64_t Socket::HashOfRules(const TableId& table) {
       RulesRequest(table), Cat("cannot read the rules of table ", Text(table)), {ENOENT});
   // The headers hold numbers of this dump.
   constexpr std::size_t kHeaderBytes = NLMSG_HDRLEN + sizeof(nfgenmsg);
-  std::string rules;
+  std::string hashed;
   for (const netlink::NlMessage& message : reply.messages) {
-    rules += BytesOf(*nlmsg_hdr(message.get())).substr(kHeaderBytes);
+    hashed += BytesOf(*nlmsg_hdr(message.get())).substr(kHeaderBytes);
   }
-  return StableHash(rules);
+  // Not the bytes of the chains: they tell how many elements lead there.
+  for (const TableChain& found : Chains(table.family)) {
+    if (found.table == table && found.chain.hook) {
+      const Hook& hook = *found.chain.hook;
+      hashed += Format("{} {} {} {} {}\n",
+                       found.chain.name,
+                       hook.type,
+                       static_cast<int>(hook.point),
+                       hook.priority,
+                       hook.drops ? "drop" : "accept");
+    }
+  }
+  return StableHash(hashed);
 }
 
 void RetryOnGenerations(Socket& socket,

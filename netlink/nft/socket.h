@@ -122,8 +122,9 @@ class Socket {
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
                                               const std::string& chain = {},
                                               const std::vector<std::string>& texts = {});
-  // A hash of the rules of all chains as the kernel shows them, with their handles: the same until
-  // somebody changes one. To understand the rules takes twenty times as long.
+  // A hash of the rules of all chains as the kernel shows them, with their handles, and of the hook
+  // and the policy of each base chain. It is the same until somebody changes one of these. To
+  // understand the rules takes twenty times as long.
   [[nodiscard]] std::uint64_t HashOfRules(const TableId& table);
 
  private:

@@ -23,8 +23,9 @@ namespace nomad_bridge::rules {
 enum class Depth {
   // Nobody has changed a rule since our last commit.
   kNothing,
-  // Somebody has: tables, sets, chains and the static rules are compared, which is the same work
-  // with any number of attachments. Single elements are left to their owner's CHECK.
+  // Somebody has: the static rules are compared, and, if our rules are not as they were, tables,
+  // sets and chains. It is the same work with any number of attachments. Single elements are left
+  // to their owner's CHECK.
   kTables,
   // Elements, too, and what is left over is removed. Needed if a table of ours was lost or
   // replaced, or if this release, or the policies in force, want other tables.

@@ -177,6 +177,14 @@ TEST_F(Verdicts, HaveAHashThatChangesOnlyWithTheRulesOfTheirTable) {
   host().Nft("add element inet verdicts in4 { 172.26.64.9 : accept }");
   host().Nft("add chain inet verdicts empty");
   EXPECT_EQ(socket_.HashOfRules(kTable), before);
+  host().Nft(
+      "add chain inet verdicts base { type filter hook forward priority 9; policy accept; }");
+  const std::uint64_t with_base = socket_.HashOfRules(kTable);
+  EXPECT_NE(with_base, before);
+  host().Nft("chain inet verdicts base { policy drop; }");
+  EXPECT_NE(socket_.HashOfRules(kTable), with_base);
+  host().Nft("delete chain inet verdicts base");
+  EXPECT_EQ(socket_.HashOfRules(kTable), before);
   host().Nft("add rule inet verdicts in-9b21 tcp dport 1 accept");
   EXPECT_NE(socket_.HashOfRules(kTable), before);
   EXPECT_NE(socket_.HashOfRules({.name = "absent"}), before);
