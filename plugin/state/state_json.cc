@@ -214,8 +214,8 @@ void RequireWholeNumbers(const json& value) {
   }
 }
 
-// nlohmann makes 4464 of a port of 70000 and the first enumerator of a word that is none. So what
-// was read must be what would be written, but for keys that we do not know.
+// nlohmann reads a port of 70000 as 4464, and an unknown word as the first enumerator. So what was
+// read must be what would be written, but for keys that we do not know.
 template <typename Value>
 Parsed<Value> Parse(std::string_view text) try {
   json document = json::parse(text);

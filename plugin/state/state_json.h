@@ -3,7 +3,7 @@
 // Shapes  A record's file is one JSON object: the members of Record under their own names, "origin"
 //         (where it was written), and "host_veth", which is derived and only for people. The
 //         checkpoint's has the members of Checkpoint, and "origin". Addresses are "10.0.0.2/24",
-//         MACs "02:…", enumerators words.
+//         MACs "02:…", enumerators words, and numbers whole, in every release.
 // Release A key that is missing has its default, so a new key needs a default that means what older
 //         records mean. An unknown key shows that a newer release wrote the record: the known keys
 //         are read, and the record is not written again. So a key, once released, is always known.

@@ -74,7 +74,7 @@ TEST_P(VlanRules, PublishedPortsAndTheWayOutWork) {
   EXPECT_EQ(reply, (Reply{"outside", kHostIp4}));
 }
 
-// Nothing judges frames with tags: whoever introduces policies is told.
+// Policies do not judge frames with tags. Each command that introduces policies says so.
 TEST_F(Vlan, ATrunkThatPoliciesSelectIsNamed) {
   fs::create_directories("/run/policies");
   std::ofstream("/run/policies/p.json")
