@@ -29,6 +29,8 @@ packages() {
       # The tests read back with other tools, and try the leases against the reference host-local.
       echo iproute2 nftables iptables conntrack iputils-ping kmod strace python3 containernetworking-plugins
       echo jq ca-certificates
+      # Documents, as they are typed.
+      echo curl
       # What reads the metrics.
       echo prometheus prometheus-node-exporter
       # The schemas of -json.

@@ -71,7 +71,8 @@ TEST(Examples, DoNotOverlap) {
   for (const std::string& name : Names("", kListEnd)) {
     const json ours = Example(name).at("plugins").front();
     EXPECT_TRUE(bridges.insert(ours.value("bridge", "nomad")).second) << name;
-    const json whole = {{{{"subnet", "172.26.64.0/20"}}}};
+    const std::string one = ours.value("/ipam/subnet"_json_pointer, "172.26.64.0/20");
+    const json whole = {{{{"subnet", one}}}};
     for (const json& set : ours.value("/ipam/ranges"_json_pointer, whole)) {
       const Cidr subnet = Cidr::Parse(set.at(0).at("subnet").get<std::string>()).value();
       for (const Cidr& other : subnets) {

@@ -1,8 +1,9 @@
-// Lists of examples/ as Nomad runs them: ours, the reference's, and a stand-in for consul-cni, in
-// one CNI_PATH.
+// Lists of examples/ as Nomad runs them: ours, the reference's, stand-ins for consul-cni and
+// tc-redirect-tap, and the IPAM plugin of examples/, in one CNI_PATH.
 #pragma once
 
 #include "tests/support/runtime.h"
+#include "tests/support/tc_redirect_tap.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -23,8 +24,10 @@ if verb == "ADD":
 class Recipe : public World {
  protected:
   Recipe() {
-    EnsureDirectory("/run/consul");
-    WriteProgram("/run/consul/consul-cni", kConsulCni);
+    EnsureDirectory("/run/others");
+    WriteProgram("/run/others/consul-cni", kConsulCni);
+    WriteProgram("/run/others/tc-redirect-tap", kTcRedirectTap);
+    WriteProgram("/run/others/own-ipam", ReadFixture("../examples/ipam/own-ipam"));
     EnsureDirectory("/run/systemd");
     EnsureDirectory("/run/systemd/resolve");
     std::ofstream("/run/systemd/resolve/resolv.conf") << "nameserver 192.0.2.53\nsearch example\n";
@@ -32,7 +35,7 @@ class Recipe : public World {
 
   static Network Run(const std::string& example) {
     return {.list = Example(example),
-            .path = Cat(OurDirectory(), ":/run/consul:", kReferenceDirectory)};
+            .path = Cat(OurDirectory(), ":/run/others:", kReferenceDirectory)};
   }
   // As Nomad attaches an allocation of `job`, with these ports.
   static Attached Allocation(const std::string& job,
