@@ -189,6 +189,15 @@ check_form() {
   fi
 }
 
+# What has to be there when the tests are configured. A place where it cannot be had tests with a
+# stand-in alone.
+build_clients() {
+  say "tc-redirect-tap"
+  mkdir -p build
+  tests/clients/build-tc-redirect-tap build/tc-redirect-tap >build/tc-redirect-tap.log 2>&1 ||
+    echo "   it cannot be built, and is not tested: build/tc-redirect-tap.log"
+}
+
 configure() {
   check "configure, release" cmake --preset release || finish
   check "configure, asan" cmake --preset asan || finish
@@ -266,6 +275,7 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 
 choose_points
 check_form
+[ "$mode" != --all ] || build_clients
 configure
 check "build, release" cmake --build build/release -j "$jobs" || finish
 if [ "$mode" = --kernels ]; then
