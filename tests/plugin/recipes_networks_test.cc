@@ -165,7 +165,7 @@ TEST_F(SeveralNetworks, BySbrPublishedPortsOfTheSecondAnswer) {
   MustDelFrom(network, second);
 }
 
-// README.md: containerd has a network of its own.
+// docs/recipes.md: containerd has a network of its own.
 TEST_F(SeveralNetworks, ContainerdsGcLeavesNomadsAllocations) {
   const Attached web = MustAdd(Run("nomad"), Allocation("web", container()));
   Network network = Run("containerd");
