@@ -93,16 +93,24 @@ exit 1
 }
 
 TEST_F(OwnIpam, GivesBackWhatAKilledAddTook) {
-  Wrap("", "[ $CNI_COMMAND != ADD ] || sleep 60");
-  Process add = Process::Start(EntryCommand("ADD", network_, 0, Other(), nullptr));
-  EXPECT_TRUE(Soon([] { return Pool().size() == 2; }));
-  ::kill(add.pid(), SIGKILL);
-  static_cast<void>(add.Wait());
-  EXPECT_EQ(Pool().size(), 2U);
+  const std::string script = FindFile(kFile).value();
+  const auto kill_add = [&] {
+    Wrap("", "[ $CNI_COMMAND != ADD ] || sleep 60");
+    Process add = Process::Start(EntryCommand("ADD", network_, 0, Other(), nullptr));
+    EXPECT_TRUE(Soon([] { return Pool().size() == 2; }));
+    ::kill(add.pid(), SIGKILL);
+    static_cast<void>(add.Wait());
+    WriteProgram(kFile, script);
+    ASSERT_EQ(Pool().size(), 2U);
+  };
 
+  kill_add();
   Must(InShell("nomad-bridge gc"));
-
   EXPECT_EQ(Pool().size(), 1U);
+
+  kill_add();
+  MustAdd(network_, Other());
+  EXPECT_EQ(Pool().size(), 2U) << "the killed ADD's was given back before";
 }
 
 TEST_F(OwnIpam, GivesBackWhatAnEndedAllocationHad) {
@@ -140,6 +148,7 @@ TEST_F(OwnIpam, TakesBackInGcWhatNobodyHas) {
   Network network = network_;
   network.list["cniVersion"] = "1.1.0";
   fs::create_symlink("nobody@eth0", "/run/own-ipam/172.27.16.9");
+  MustAdd(network, Other());
   network.list["plugins"][0]["cni.dev/valid-attachments"] = {
       {{"containerID", JobsAllocation()}, {"ifname", "eth0"}}};
 

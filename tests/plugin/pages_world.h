@@ -50,11 +50,12 @@ class TypedPage : public World {
     host().Must(Words("ip link set lo up"));
     Turn(page, heading);
   }
-  ~TypedPage() override {
-    for (const auto& entry : fs::directory_iterator("/run/nomad")) {
-      if (entry.path().extension() == ".json") {
-        static_cast<void>(
-            Execute(InShell("nomad job stop -purge " + entry.path().stem().string())));
+  // Ends what the allocations run.
+  void TearDown() override {
+    for (const std::string& file : Entries("/run/nomad")) {
+      if (file.ends_with(".json")) {
+        const std::string job = file.substr(0, file.find(".json"));
+        static_cast<void>(Execute(InShell(Cat("nomad job stop -purge ", job))));
       }
     }
   }
