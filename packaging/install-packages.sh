@@ -12,6 +12,7 @@
 #          container  what tests/in-container runs the tests in
 #          demo       what demo.sh needs
 #          root       what packaging/debian-root makes root file systems with
+#          go         what packaging/build-go-tool downloads with
 #          systemd    what tests/with-systemd has in its root, beside our own files
 #          release    what packaging/build-release builds and checks with; Debian 13 only
 # Debian   12 and 13
@@ -57,6 +58,8 @@ packages() {
       echo iproute2 nftables curl python3 jq ;;
     root)
       echo debootstrap ;;
+    go)
+      echo ca-certificates ;;
     systemd)
       echo systemd dbus kmod procps iproute2 nftables iptables firewalld python3
       echo libnl-3-200 libmnl0 libnftnl11 ;;
@@ -65,7 +68,7 @@ packages() {
       echo ccache lintian qemu-user
       echo g++-aarch64-linux-gnu libnl-3-dev:arm64 libmnl-dev:arm64 libnftnl-dev:arm64 ;;
     *)
-      echo "no purpose '$1': build, test, style, fuzz, vm, container, demo, root, systemd or release" >&2
+      echo "no purpose '$1': build, test, style, fuzz, vm, container, demo, root, go, systemd or release" >&2
       exit 2 ;;
   esac
 }
