@@ -14,6 +14,7 @@
 #          root       what packaging/debian-root makes root file systems with
 #          go         what packaging/build-go-tool downloads with
 #          systemd    what tests/with-systemd has in its root, beside our own files
+#          rpm        what tests/packages installs the rpm with
 #          release    what packaging/build-release builds and checks with; Debian 13 only
 # Debian   12 and 13
 set -eu
@@ -61,14 +62,16 @@ packages() {
     go)
       echo ca-certificates ;;
     systemd)
-      echo systemd dbus kmod procps iproute2 nftables iptables firewalld python3
+      echo systemd dbus kmod procps iproute2 nftables iptables firewalld python3 rpm
       echo libnl-3-200 libmnl0 libnftnl11 ;;
+    rpm)
+      echo rpm dnf ;;
     release)
       packages build
       echo ccache lintian qemu-user
       echo g++-aarch64-linux-gnu libnl-3-dev:arm64 libmnl-dev:arm64 libnftnl-dev:arm64 ;;
     *)
-      echo "no purpose '$1': build, test, style, fuzz, vm, container, demo, root, go, systemd or release" >&2
+      echo "no purpose '$1': build, test, style, fuzz, vm, container, demo, root, go, systemd, rpm or release" >&2
       exit 2 ;;
   esac
 }

@@ -35,6 +35,8 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
     EXPECT_THAT(files,
                 AllOf(Contains("nomad-bridge"),
                       Contains("share/doc/nomad-bridge/copyright"),
+                      Contains("share/doc/nomad-bridge/built-using"),
+                      Contains("share/nomad-bridge/etc/systemd/system/nomad-bridge.service"),
                       Contains("share/doc/nomad-bridge/CHANGELOG.md"),
                       Contains("share/doc/nomad-bridge/SECURITY.md"),
                       Contains("share/doc/nomad-bridge/docs/commands.md"),
@@ -87,6 +89,37 @@ TEST_F(ReleaseRoot, FindsNoErrorInThePackages) {
                 Exits(0, Out(Not(HasSubstr("groff-message")))))
         << "a line of the man page is lost";
   }
+}
+
+// "Without a package" in README.md, to the letter but for systemd: see check-package.
+TEST_F(ReleaseRoot, InstallsInBusyboxAsTheReadmeSays) {
+  const Root root("");
+  root.Put("/bin/busybox", "/bin/busybox");
+  for (const char* const directory : {"/etc/systemd/system", "/usr/sbin", "/tmp"}) {
+    fs::create_directories(root.Path(directory));
+  }
+  ASSERT_THAT(root.Run({"/bin/busybox", "--install", "/bin"}), Exits(0));
+  for (const char* const end : {".tgz", ".tgz.sha256"}) {
+    const std::string file = ReleaseFile("nomad-bridge-linux-amd64-v", end);
+    root.Put(file, Cat("/", fs::path(file).filename().string()));
+  }
+  std::string commands = FindFile(ProjectPath("README.md")).value();
+  commands.erase(0, commands.find("### Without a package\n"));
+  commands.erase(0, commands.find("```sh\n") + 6);
+  commands.erase(commands.find("systemctl enable --now nomad-bridge\n```"));
+
+  for (const char* const which : {"first", "again"}) {
+    EXPECT_THAT(root.Run({"sh", "-euc", commands}), Exits(0)) << which;
+  }
+
+  EXPECT_THAT(root.Run({"nomad-bridge", "version"}), Exits(0));
+  EXPECT_THAT(root.Run({"ls", "/opt/cni/bin"}).out, "nomad-bridge\n");
+  EXPECT_THAT(Lines(root.Run({"find", "/etc", "-type", "f"}).out),
+              AllOf(Contains("/etc/systemd/system/nomad-bridge.service"),
+                    Contains("/etc/systemd/system/nomad-bridge-reconcile.socket"),
+                    Contains("/etc/systemd/network/10-nomad-bridge.network"),
+                    Contains("/etc/NetworkManager/conf.d/10-nomad-bridge.conf"),
+                    Contains("/etc/modules-load.d/nomad-bridge.conf")));
 }
 
 // As far as qemu-user goes: of netlink it knows rtnetlink alone, and an ADD begins with a socket

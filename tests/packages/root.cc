@@ -19,14 +19,17 @@ void Mount(const std::string& options, const std::string& source, const std::str
 
 }  // namespace
 
-std::string ReleaseFile(const std::string& begin, const std::string& end) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(NOMAD_BRIDGE_PACKAGES "/one")) {
+std::string ReleaseFile(const std::string& begin,
+                        const std::string& end,
+                        const std::string& directory) {
+  const std::string where = Cat(NOMAD_BRIDGE_PACKAGES "/", directory);
+  for (const fs::directory_entry& entry : fs::directory_iterator(where)) {
     const std::string name = entry.path().filename();
     if (name.starts_with(begin) && name.ends_with(end)) {
       return entry.path();
     }
   }
-  throw std::runtime_error(Format("no file {}...{} in " NOMAD_BRIDGE_PACKAGES "/one", begin, end));
+  throw std::runtime_error(Format("no file {}...{} in {}", begin, end, where));
 }
 
 Root::Root(const std::string& release) {
@@ -81,9 +84,16 @@ std::vector<std::string> Root::Files() const {
        entry != fs::recursive_directory_iterator();
        ++entry) {
     const std::string path = entry->path().string().substr(std::string(kRoot).size());
-    const bool is_apart = std::ranges::any_of(
-        std::vector{"/proc", "/run", "/sys", "/var/lib/dpkg", "/var/log", "/var/cache"},
-        [&](const char* apart) { return path == apart; });
+    const bool is_apart = std::ranges::any_of(std::vector{"/proc",
+                                                          "/run",
+                                                          "/sys",
+                                                          "/var/lib/dpkg",
+                                                          "/var/lib/rpm",
+                                                          "/root/.rpmdb",
+                                                          "/var/lib/dnf",
+                                                          "/var/log",
+                                                          "/var/cache"},
+                                              [&](const char* apart) { return path == apart; });
     if (is_apart) {
       entry.disable_recursion_pending();
     }

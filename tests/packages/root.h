@@ -14,12 +14,14 @@
 namespace nomad_bridge::test {
 
 // A file that packaging/build-release made: "nomad-bridge_<version>_amd64.deb", by what it begins
-// and ends with.
-[[nodiscard]] std::string ReleaseFile(const std::string& begin, const std::string& end);
+// and ends with. "next" has the same packages with a higher version.
+[[nodiscard]] std::string ReleaseFile(const std::string& begin,
+                                      const std::string& end,
+                                      const std::string& directory = "one");
 
 class Root {
  public:
-  // "bullseye", "bookworm", "trixie", "release"; "": empty.
+  // "bullseye", "bookworm", "trixie", "release", "rpm"; "": empty.
   explicit Root(const std::string& release);
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
@@ -33,7 +35,7 @@ class Root {
                             const Variables& variables = {}) const;
   // A copy of a file from outside.
   void Put(const std::string& file, const std::string& path) const;
-  // Every file and link, but for what dpkg itself keeps.
+  // Every file and link, but for what package managers keep for themselves.
   [[nodiscard]] std::vector<std::string> Files() const;
 };
 
