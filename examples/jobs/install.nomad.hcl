@@ -1,5 +1,6 @@
-# Installs a release on every Linux client: "nomad job run install.nomad.hcl". Needs the driver raw_exec. With a higher version it
-# is an upgrade, which no allocation notices. The client's fingerprint finds a new plugin when the agent starts again or gets a SIGHUP.
+# Installs a release on every Linux client: "nomad job run install.nomad.hcl": the program, its units, which it starts, and a
+# network. Needs the driver raw_exec, and systemd. With a higher version it is an upgrade, which no allocation notices. The client's
+# fingerprint finds a new plugin when the agent starts again or gets a SIGHUP. Not for clients that have the package.
 variable "version" { default = "2.0.0" }
 variable "base" { default = "https://releases.example.com/nomad-bridge" }
 
@@ -32,8 +33,14 @@ EOT
 mkdir -p /opt/cni/bin /opt/cni/config
 install -m 755 local/nomad-bridge /opt/cni/bin/.nomad-bridge.new
 mv /opt/cni/bin/.nomad-bridge.new /opt/cni/bin/nomad-bridge
-ln -sf /opt/cni/bin/nomad-bridge /usr/sbin/nomad-bridge
+cp -R local/share/nomad-bridge/etc/. /etc
+# /usr is read-only on Flatcar.
+ln -sf /opt/cni/bin/nomad-bridge /usr/sbin/nomad-bridge || {
+  mkdir -p /opt/bin
+  ln -sf /opt/cni/bin/nomad-bridge /opt/bin/nomad-bridge
+}
 install -m 644 local/nomad.conflist /opt/cni/config/nomad.conflist
+systemctl enable --now nomad-bridge
 /opt/cni/bin/nomad-bridge
 EOT
         ]

@@ -14,6 +14,7 @@ job "network-policy" {
         data        = <<-EOT
           #!/bin/sh
           set -e
+          PATH=$PATH:/opt/cni/bin
           nomad-bridge policy check "$NOMAD_TASK_DIR/policy.d"
           install -D -m 644 -t /etc/nomad-bridge/policy.d "$NOMAD_TASK_DIR/policy.d/cluster.json"
           nomad-bridge policy apply
