@@ -33,7 +33,10 @@ std::vector<OwnSet> SetsOf(const Contributors& contributors) {
         sets.push_back({.table = contributor->table,
                         .set = {.name = is_per_family ? SetName(row.noun, family) : Cat(row.noun),
                                 .key = ForFamily(row.key, family),
-                                .data = ForFamily(row.data, family)},
+                                .data = ForFamily(row.data, family),
+                                .flags = row.flags,
+                                .size = row.size,
+                                .timeout_ms = row.timeout_ms},
                         .role = row.role});
       }
     }

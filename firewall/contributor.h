@@ -3,6 +3,7 @@
 // rows.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct SetRow {
   std::vector<nft::Type> key;
   std::vector<nft::Type> data;  // empty: a set; else a map
   Role role;
+  // As of nft::Set.
+  std::uint32_t flags = 0;
+  std::uint32_t size = 0;
+  std::uint64_t timeout_ms = 0;
 };
 
 struct Contributor {

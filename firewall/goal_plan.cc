@@ -95,7 +95,7 @@ void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan
   for (const nft::Set& set : table.sets) {
     if (present.FindSet(set.name) == nullptr) {
       plan.batch.AddSet(table.id, set);
-      plan.lacks_elements = true;
+      plan.lacks_elements = plan.lacks_elements || !set.is_dynamic();
       Note(plan, Cat("set ", set.name), table.id, "is missing");
     }
   }
@@ -309,6 +309,9 @@ void PlanElements(nft::Socket& socket,
       continue;
     }
     for (const nft::Set& set : table.sets) {
+      if (set.is_dynamic()) {
+        continue;  // rules add its elements
+      }
       for (const nft::Element& present : socket.Elements(table.id, set.name)) {
         elements.AddPresent(table, present);
       }

@@ -251,7 +251,9 @@ std::vector<nft::Element> AllElements(nft::Socket& socket) {
   std::vector<nft::Element> all;
   for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
     for (const nft::Set& set : socket.Sets(TableId(family))) {
-      Append(all, socket.Elements(TableId(family), set.name));
+      if (!set.is_dynamic()) {
+        Append(all, socket.Elements(TableId(family), set.name));
+      }
     }
   }
   return all;

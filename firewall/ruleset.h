@@ -118,8 +118,8 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             std::optional<std::uint32_t> generation,
                                             const std::vector<nft::Element>& shared = {});
 
-// Every element in our tables, and those that have an owner: for DEL without a record. One dump per
-// set.
+// Every element in our tables but those that rules add, and those that have an owner: for DEL
+// without a record. One dump per set.
 [[nodiscard]] std::vector<nft::Element> AllElements(nft::Socket& socket);
 [[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);
 

@@ -55,6 +55,7 @@ template <auto Get, typename Object>
 [[nodiscard]] std::vector<Set> ReadSet(const nlmsghdr& message);
 [[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);
 [[nodiscard]] std::vector<Element> ReadElements(const nlmsghdr& message);
+[[nodiscard]] std::vector<Socket::Noted> ReadNoted(const nlmsghdr& message);
 [[nodiscard]] std::vector<KernelRule> ReadRule(const nlmsghdr& message);
 [[nodiscard]] std::vector<Counter> ReadCounter(const nlmsghdr& message);
 

@@ -146,6 +146,37 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
           .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0};
 }
 
+Socket::Noted DecodeNoted(const nftnl_set& /*set*/, nftnl_set_elem& element) {
+  const auto key = BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_KEY);
+  Socket::Noted noted{.key = {key.begin(), key.end()}};
+  if (nftnl_set_elem_is_set(&element, NFTNL_SET_ELEM_EXPIRATION)) {
+    noted.expires_ms = nftnl_set_elem_get_u64(&element, NFTNL_SET_ELEM_EXPIRATION);
+  }
+  std::uint32_t size = 0;
+  const void* const counter = nftnl_set_elem_get(&element, NFTNL_SET_ELEM_EXPR, &size);
+  if (counter != nullptr) {
+    noted.packets =
+        nftnl_expr_get_u64(static_cast<const nftnl_expr*>(counter), NFTNL_EXPR_CTR_PACKETS);
+  }
+  return noted;
+}
+
+template <typename Decoded>
+std::vector<Decoded> ReadEachElement(const nlmsghdr& message,
+                                     Decoded (*decode)(const nftnl_set&, nftnl_set_elem&)) {
+  std::vector<Decoded> read;
+  const netlink::NftnlSet set(nftnl_set_alloc());
+  if (nftnl_set_elems_nlmsg_parse(&message, set.get()) != 0) {
+    return read;
+  }
+  const netlink::NftnlElements all(nftnl_set_elems_iter_create(set.get()));
+  for (nftnl_set_elem* element = nftnl_set_elems_iter_next(all.get()); element != nullptr;
+       element = nftnl_set_elems_iter_next(all.get())) {
+    read.push_back(decode(*set, *element));
+  }
+  return read;
+}
+
 KernelRule DecodeRule(const nftnl_rule& rule) {
   KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE),
                      .chain = TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN))};
@@ -197,6 +228,10 @@ std::vector<Set> ReadSet(const nlmsghdr& message) {
   if ((flags & NFT_SET_MAP) != 0) {
     decoded.data = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_DATA_TYPE));
   }
+  if (decoded.is_dynamic()) {
+    decoded.size = nftnl_set_get_u32(set.get(), NFTNL_SET_DESC_SIZE);
+    decoded.timeout_ms = nftnl_set_get_u64(set.get(), NFTNL_SET_TIMEOUT);
+  }
   return {std::move(decoded)};
 }
 
@@ -215,17 +250,11 @@ std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message) {
 }
 
 std::vector<Element> ReadElements(const nlmsghdr& message) {
-  std::vector<Element> elements;
-  const netlink::NftnlSet set(nftnl_set_alloc());
-  if (nftnl_set_elems_nlmsg_parse(&message, set.get()) != 0) {
-    return elements;
-  }
-  const netlink::NftnlElements all(nftnl_set_elems_iter_create(set.get()));
-  for (nftnl_set_elem* element = nftnl_set_elems_iter_next(all.get()); element != nullptr;
-       element = nftnl_set_elems_iter_next(all.get())) {
-    elements.push_back(DecodeElement(*set, *element));
-  }
-  return elements;
+  return ReadEachElement(message, &DecodeElement);
+}
+
+std::vector<Socket::Noted> ReadNoted(const nlmsghdr& message) {
+  return ReadEachElement(message, &DecodeNoted);
 }
 
 std::vector<KernelRule> ReadRule(const nlmsghdr& message) {

@@ -119,6 +119,10 @@ netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id)
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_LEN, KeyBytes(set.key));
   nftnl_set_set_u32(
       raw, NFTNL_SET_FLAGS, set.flags | (set.data.empty() ? 0U : std::uint32_t{NFT_SET_MAP}));
+  if (set.is_dynamic()) {
+    nftnl_set_set_u32(raw, NFTNL_SET_DESC_SIZE, set.size);
+    nftnl_set_set_u64(raw, NFTNL_SET_TIMEOUT, set.timeout_ms);
+  }
   nftnl_udata_put_u32(data.get(), NFTNL_UDATA_SET_KEYBYTEORDER, ByteOrder(set.key));
   if (!set.data.empty()) {
     nftnl_set_set_u32(raw, NFTNL_SET_DATA_TYPE, TypeNumber(set.data));
@@ -160,6 +164,10 @@ netlink::NftnlRule Encode(const TableId& table, const std::string& chain, const 
     netlink::NftnlExpression added(nftnl_expr_alloc(expression.kind.c_str()));
     for (const auto& [attribute, value] : expression.attributes) {
       SetAttribute(*added, attribute, value);
+    }
+    if (expression.kind == kDynset) {
+      // The dynset owns it now.
+      nftnl_expr_set(added.get(), NFTNL_EXPR_DYNSET_EXPR, nftnl_expr_alloc("counter"), 0);
     }
     nftnl_rule_add_expr(raw, added.release());  // the rule owns it now
   }

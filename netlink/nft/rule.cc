@@ -31,7 +31,8 @@ Bytes NetworkOrder(std::uint16_t number) {
 }
 
 // A number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
-Bytes CpuOrder(std::uint32_t number) {
+template <typename Number>
+Bytes CpuOrder(Number number) {
   Bytes bytes(sizeof number);
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;
@@ -57,15 +58,6 @@ constexpr std::uint32_t kSlotBytes = 4;
 constexpr std::uint32_t kNameSlots = 4;  // an interface's name: 16 bytes
 
 }  // namespace
-
-const Field kEtherDaddr = {NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN};
-const Field kEtherSaddr = {NFT_PAYLOAD_LL_HEADER, ETH_ALEN, ETH_ALEN};
-const Field kIpSaddr = {NFT_PAYLOAD_NETWORK_HEADER, 12, 4};
-const Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
-const Field kIp6Daddr = {NFT_PAYLOAD_NETWORK_HEADER, 24, 16};
-const Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
-const Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
-const Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
 
 Rule& Rule::Add(Expression expression) {
   expressions_.push_back(std::move(expression));
@@ -175,6 +167,10 @@ Rule& Rule::Multicast() {
 
 Rule& Rule::L4Proto(std::uint8_t number) {
   return LoadMeta(NFT_META_L4PROTO).CompareEqual({number});
+}
+
+Rule& Rule::L4ProtoNot(std::uint8_t number) {
+  return LoadMeta(NFT_META_L4PROTO).Compare(false, {number});
 }
 
 // As nft does it: a range of one is compared, any other is so from below and from above.
@@ -299,35 +295,32 @@ Rule& Rule::RestoreTcpDestination(Way way) {
       .Store(kDport, {.type = NFT_PAYLOAD_CSUM_INET, .offset = offsetof(tcphdr, check)});
 }
 
-Rule& Rule::StoreMark() {
-  return Add({"meta",
-              {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
-               {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+Rule& Rule::StoreMeta(std::uint32_t key) {
+  return Add(
+      {"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+Rule& Rule::LoadData(Bytes data, std::uint32_t slot) {
+  return Add({"immediate",
+              {{NFTNL_EXPR_IMM_DREG, Register(slot)}, {NFTNL_EXPR_IMM_DATA, std::move(data)}}});
 }
 
 Rule& Rule::SetTrace() {
-  return Add({"immediate",
-              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_IMM_DATA, Bytes{1}}}})
-      .Add({"meta",
-            {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_NFTRACE}},
-             {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+  return LoadData({1}).StoreMeta(NFT_META_NFTRACE);
 }
 
 Rule& Rule::SetMark(std::uint32_t mark) {
-  return Add({"immediate",
-              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_IMM_DATA, CpuOrder(mark)}}})
-      .StoreMark();
+  return LoadData(CpuOrder(mark)).StoreMeta(NFT_META_MARK);
 }
 
 Rule& Rule::SetMarkBit(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
-  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMark();
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMeta(NFT_META_MARK);
 }
 
 Rule& Rule::ClearMarkBit(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
-  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark)).StoreMark();
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark)).StoreMeta(NFT_META_MARK);
 }
 
 Rule& Rule::DnatByPort(const std::string& map) {
@@ -358,6 +351,20 @@ Rule& Rule::Dnat(const std::string& map) {
 
 Rule& Rule::MasqueradeFullyRandom() {
   return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
+}
+
+// The timeout is the set's; given, for every kernel shows it. The counter is in encode.cc.
+Rule& Rule::NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms) {
+  const std::uint32_t slots = SlotsOf(family_);
+  const std::uint32_t port = 2 * slots + 1;
+  Load(AddressField(true), 0).Load(AddressField(false), slots);
+  LoadMeta(NFT_META_L4PROTO, 2 * slots);
+  has_port == HasPort::kYes ? Load(kDport, port) : LoadData(NetworkOrder(0), port);
+  return Add({kDynset,
+              {{NFTNL_EXPR_DYNSET_SREG_KEY, Register(0)},
+               {NFTNL_EXPR_DYNSET_OP, std::uint32_t{NFT_DYNSET_OP_UPDATE}},
+               {NFTNL_EXPR_DYNSET_TIMEOUT, CpuOrder(timeout_ms)},
+               {NFTNL_EXPR_DYNSET_SET_NAME, set}}});
 }
 
 Rule& Rule::CountIn(const std::string& name) {

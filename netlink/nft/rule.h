@@ -22,6 +22,9 @@
 #include <variant>
 #include <vector>
 
+#include <linux/if_ether.h>
+#include <linux/netfilter/nf_tables.h>
+
 #include "base/ip.h"
 #include "netlink/nft/element.h"
 
@@ -37,6 +40,9 @@ struct Expression {
   bool operator==(const Expression&) const = default;
 };
 
+// The kind of NoteIn()'s expression, which has a counter of its own for each element.
+constexpr const char* kDynset = "dynset";
+
 // Bits of `ct state`, for CtState(). linux/netfilter/nf_conntrack_common.h.
 constexpr std::uint32_t kCtInvalid = 1;
 constexpr std::uint32_t kCtEstablished = 2;
@@ -50,14 +56,14 @@ struct Field {
   std::uint32_t offset = 0;
   std::uint32_t bytes = 0;
 };
-extern const Field kEtherDaddr;
-extern const Field kEtherSaddr;
-extern const Field kIpSaddr;
-extern const Field kIp6Saddr;
-extern const Field kIp6Daddr;
-extern const Field kArpSaddrEther;
-extern const Field kArpSaddrIp;
-extern const Field kIcmpv6Type;
+inline constexpr Field kEtherDaddr = {NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN};
+inline constexpr Field kEtherSaddr = {NFT_PAYLOAD_LL_HEADER, ETH_ALEN, ETH_ALEN};
+inline constexpr Field kIpSaddr = {NFT_PAYLOAD_NETWORK_HEADER, 12, 4};
+inline constexpr Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
+inline constexpr Field kIp6Daddr = {NFT_PAYLOAD_NETWORK_HEADER, 24, 16};
+inline constexpr Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
+inline constexpr Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
+inline constexpr Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
 
 class Rule {
  public:
@@ -84,8 +90,9 @@ class Rule {
   Rule& EtherTypeNot(std::uint16_t ether_type);
   // meta pkttype multicast
   Rule& Multicast();
-  // meta l4proto <number>
+  // meta l4proto <number>, meta l4proto != <number>
   Rule& L4Proto(std::uint8_t number);
+  Rule& L4ProtoNot(std::uint8_t number);
   // <field> == value, <field> != value; ether daddr & mask == value
   Rule& Is(const Field& field, Bytes value) {
     return Load(field, 0).Compare(true, std::move(value));
@@ -164,6 +171,11 @@ class Rule {
   // masquerade fully-random: the source port, too
   Rule& MasqueradeFullyRandom();
 
+  // update @set { ip saddr . ip daddr . meta l4proto . th dport timeout <ms> counter }: notes the
+  // packet in a dynamic set, which counts the packets of each element. A full set takes no new
+  // element, and the packet then passes no expression behind this one. Without a port it is 0.
+  enum class HasPort : std::uint8_t { kNo, kYes };
+  Rule& NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms);
   Rule& Counter() { return Add({"counter", {}}); }
   // counter name "name"
   Rule& CountIn(const std::string& name);
@@ -207,7 +219,8 @@ class Rule {
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
   Rule& Ports(const Field& field, std::uint16_t first, std::uint16_t last);
   Rule& FibType(bool is_local);
-  Rule& StoreMark();
+  Rule& StoreMeta(std::uint32_t key);
+  Rule& LoadData(Bytes data, std::uint32_t slot = 0);
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
   Rule& LoadCt(std::uint32_t key, std::optional<Way> way = std::nullopt);
   Rule& TcpSyn(bool begins);

@@ -65,6 +65,18 @@ std::vector<T> List(netlink::RequestSocket& socket,
 }
 
 template <typename T>
+std::vector<T> ListElements(netlink::RequestSocket& socket,
+                            const TableId& table,
+                            const std::string& set,
+                            std::vector<T> (*read)(const nlmsghdr&)) {
+  const netlink::Message request = GetRequest(NFT_MSG_GETSETELEM, table.family, NLM_F_DUMP);
+  nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, set).get());
+  const std::string what =
+      Format("cannot read the elements of set {} of table {}", set, Text(table));
+  return List(socket, request, what, read);
+}
+
+template <typename T>
 std::optional<T> First(std::vector<T> found) {
   return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
 }
@@ -198,11 +210,11 @@ std::vector<std::optional<Element>> Socket::FindElements(
 }
 
 std::vector<Element> Socket::Elements(const TableId& table, const std::string& set) {
-  const netlink::Message request = GetRequest(NFT_MSG_GETSETELEM, table.family, NLM_F_DUMP);
-  nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, set).get());
-  const std::string what =
-      Format("cannot read the elements of set {} of table {}", set, Text(table));
-  return List(socket_, request, what, &ReadElements);
+  return ListElements(socket_, table, set, &ReadElements);
+}
+
+std::vector<Socket::Noted> Socket::NotedIn(const TableId& table, const std::string& set) {
+  return ListElements(socket_, table, set, &ReadNoted);
 }
 
 std::vector<Counter> Socket::Counters(const TableId& table) {

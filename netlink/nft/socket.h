@@ -116,6 +116,14 @@ class Socket {
   [[nodiscard]] std::vector<Counter> Counters(const TableId& table);
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
+  // An element that rules have put into a dynamic set.
+  struct Noted {
+    std::vector<std::uint8_t> key;
+    std::uint64_t packets = 0;
+    std::uint64_t expires_ms = 0;  // it goes then, unless a rule updates it
+  };
+  // Empty if there is no such set.
+  [[nodiscard]] std::vector<Noted> NotedIn(const TableId& table, const std::string& set);
   // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty
   // if there is no such chain. With `texts` only those that contain one of them: a comment, the
   // name of a chain. To understand a rule takes ten times as long as to get it.

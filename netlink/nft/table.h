@@ -44,8 +44,9 @@ enum class Type : std::uint8_t {
 // Bytes of one field: its own, and as padded to registers inside a key.
 [[nodiscard]] std::size_t PaddedBytes(Type type);
 
-// NFT_SET_INTERVAL, of Set::flags
+// Of Set::flags: NFT_SET_INTERVAL; NFT_SET_EVAL and NFT_SET_TIMEOUT.
 constexpr std::uint32_t kInterval = 4;
+constexpr std::uint32_t kDynamic = 0x30;
 
 struct Set {
   std::string name;
@@ -53,7 +54,12 @@ struct Set {
   std::vector<Type> data;  // empty: a set; else a map
   // NFT_SET_* without NFT_SET_MAP: intervals, timeouts, ...
   std::uint32_t flags = 0;
+  // Of a dynamic set: how many elements it takes, and how long each stays after its last update.
+  std::uint32_t size = 0;
+  std::uint64_t timeout_ms = 0;
 
+  // Rules add its elements.
+  [[nodiscard]] bool is_dynamic() const { return (flags & kDynamic) == kDynamic; }
   // Of a rule that names its elements: it goes with the rule.
   [[nodiscard]] bool is_anonymous() const { return (flags & 1) != 0; }
 
