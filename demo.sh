@@ -173,7 +173,7 @@ shows billing
 try "ip -n search -brief link"
 shows_not eth0
 
-title "Who may talk to whom: Nomad namespaces are closed to each other, at first in audit, which only counts."
+title "Who may talk to whom: Nomad namespaces are closed to each other, at first in audit, which only notes who would be refused."
 mkdir policy.d
 cat >policy.d/namespaces.json <<'JSON'
 { "version": 1, "policies": [
@@ -191,8 +191,10 @@ if [ -e /proc/sys/net/bridge ]; then
   succeeds
   try "$neighbour"
   shows "Hello from job billing"
-  try "nomad-bridge policy status"
-  shows audit
+  try "nomad-bridge policy status -flows"
+  shows "dev/search/api"
+  shows "would be refused by namespaces"
+  shows '"namespace":"dev","job":"search"'
 
   title "Enforced, dev/search no longer reaches prod/billing: it fails at once, and outside goes on."
   try "sed -i 's/\"mode\": \"audit\", //' policy.d/namespaces.json"
@@ -202,9 +204,9 @@ if [ -e /proc/sys/net/bridge ]; then
   fails
   try "$page"
   shows "Hello from job billing"
-  try "nomad-bridge policy test -dir policy.d -from ns=dev,job=search -to ns=prod,job=billing -port tcp/80"
+  try "nomad-bridge policy test -from search -to 8080"
   fails
-  shows "refused by namespaces"
+  shows "refused by namespaces at the target, prod/billing"
 else
   echo "The module br_netfilter, without which no rule sees what neighbours send each other, is not loaded."
 fi

@@ -48,8 +48,8 @@ Causes FindInPolicies(state::Host& host, const Connection& connection) {
                           connection.ClientText(),
                           connection.Protocol(),
                           connection.server_port,
-                          answer.by),
-           .fix = FixOf(host, answer.by)}};
+                          answer.By()),
+           .fix = FixOf(host, answer.By())}};
 }
 
 }  // namespace nomad_bridge::causes

@@ -32,6 +32,8 @@ Json NullIfEmpty(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
+}  // namespace
+
 std::string ShowAge(std::chrono::system_clock::duration age) {
   const auto seconds =
       std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(age).count());
@@ -44,8 +46,6 @@ std::string ShowAge(std::chrono::system_clock::duration age) {
   }
   return Cat(seconds, 's');
 }
-
-}  // namespace
 
 std::string ShortId(const std::string& id) {
   constexpr std::size_t kShown = 8;

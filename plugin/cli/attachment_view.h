@@ -6,6 +6,7 @@
 //          "5d".
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -22,6 +23,8 @@ namespace nomad_bridge::cli {
 enum class Extent { kFirst, kAll };
 [[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
 [[nodiscard]] std::string ShowPorts(const Attachment& attachment);
+// "3m"
+[[nodiscard]] std::string ShowAge(std::chrono::system_clock::duration age);
 // Since its ADD: "3m"
 [[nodiscard]] std::string ShowAgeOf(const Attachment& attachment);
 [[nodiscard]] Cell ShowState(const Attachment& attachment);

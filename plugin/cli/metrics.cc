@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/cli/policy_flows.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/version.h"
@@ -161,26 +162,36 @@ std::string EventMetric(std::string_view name,
 
 // As many samples as the files of policies have entries, whatever runs. None without policies, or
 // if those in force cannot be read: that is a fault by itself.
-std::string PolicyMetric(state::Host& host) {
+std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
   constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
-  Metric metric("policy_connections_total",
-                "counter",
-                "New connections that a rule of the policies in force has let pass or refused.");
+  Metric connections(
+      "policy_connections_total",
+      "counter",
+      "New connections that a rule of the policies in force has let pass or refused.");
+  Metric flows("policy_flows",
+               "gauge",
+               "Flows that policies have refused or would refuse within the last hour, of 4096.");
   try {
     if (::geteuid() != 0 || host.policy.Program().empty()) {
       return "";
     }
     for (const RuleCount& count : CountByRule(host)) {
       const std::string_view verdict = kVerdicts.at(static_cast<std::size_t>(count.what));
-      metric.Add(
+      connections.Add(
           {{"policy", count.policy}, {"rule", count.rule}, {"verdict", std::string(verdict)}},
           count.packets);
+    }
+    for (const auto& [verdict, usage] :
+         {std::pair("refused", UsageOfRefusedFlows(host)),
+          std::pair("would_be_refused", UsageOfAuditedFlows(host))}) {
+      flows.Add({{"verdict", verdict}, {"state", "used"}}, usage.used);
+      flows.Add({{"verdict", verdict}, {"state", "free"}}, usage.free());
     }
   } catch (const Error& error) {
     LogLine("{}, ignoring", error.what());
   }
-  return metric.Text();
+  return connections.Text() + flows.Text();
 }
 
 // For a collector that runs as another user. ReplaceFile's is for files of ours alone.
@@ -217,7 +228,7 @@ int RunMetrics(const Arguments& arguments) {
           inventory, "bridge_ports", "Ports of a network's bridge, of 1023.", &Network::ports),
       AttachmentMetric(inventory),
       FaultMetric(host, inventory),
-      PolicyMetric(host),
+      PolicyMetrics(host),
       EventMetric("refused_adds_total",
                   "ADDs that failed, by the code of their error.",
                   "code",

@@ -84,9 +84,8 @@ std::string Candidates(const Attachments& found) {
   return table.Text();
 }
 
-}  // namespace
-
-Attachments FindOne(const Inventory& inventory, const std::string& word) {
+// None, and a remark on stderr, if `word` names none, or some that `differ` from the first.
+Attachments Find(const Inventory& inventory, const std::string& word, const auto& differ) {
   Attachments found = FindNamed(inventory, word);
   if (found.empty()) {
     if (!inventory.is_complete) {
@@ -105,16 +104,28 @@ Attachments FindOne(const Inventory& inventory, const std::string& word) {
         word);
     return {};
   }
-  // One allocation may have attachments in several networks, and one port may be published on
-  // several addresses of the node.
-  const auto is_other = [&](const Attachment* each) {
-    return each->id.container_id != found.front()->id.container_id;
-  };
+  const auto is_other = [&](const Attachment* each) { return differ(*each, *found.front()); };
   if (std::ranges::any_of(found, is_other)) {
     LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
     return {};
   }
   return found;
+}
+
+}  // namespace
+
+Attachments FindOne(const Inventory& inventory, const std::string& word) {
+  // One allocation may have attachments in several networks, and one port may be published on
+  // several addresses of the node.
+  return Find(inventory, word, [](const Attachment& one, const Attachment& other) {
+    return one.id.container_id != other.id.container_id;
+  });
+}
+
+Attachments FindAlike(const Inventory& inventory, const std::string& word) {
+  return Find(inventory, word, [](const Attachment& one, const Attachment& other) {
+    return cni::WorkloadOf(one.labels) != cni::WorkloadOf(other.labels);
+  });
 }
 
 }  // namespace nomad_bridge::cli

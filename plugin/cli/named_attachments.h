@@ -21,4 +21,8 @@ using Attachments = std::vector<const Attachment*>;
 // several.
 [[nodiscard]] Attachments FindOne(const Inventory& inventory, const std::string& word);
 
+// Those of all containers that `word` names, if policies cannot tell them apart: they are in one
+// namespace, job and group. Else none, and a remark on stderr.
+[[nodiscard]] Attachments FindAlike(const Inventory& inventory, const std::string& word);
+
 }  // namespace nomad_bridge::cli

@@ -1,10 +1,13 @@
 // policy apply: the policies of the files put in force.
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
@@ -19,6 +22,7 @@ namespace {
 
 constexpr std::array kApplyFlags = {kDryRunFlag,
                                     Flag{"cut", nullptr, "ends connections that are refused now"},
+                                    Flag{"v", nullptr, "a row for each allocation"},
                                     kJsonFlag};
 
 // "namespaces -> namespaces, api"
@@ -36,23 +40,48 @@ std::string AllocationOf(const state::Record& record) {
 struct Applied {
   bool is_dry = false;
   std::size_t policies = 0;
+  bool are_all_audited = false;  // and there are some
   const policy::Program& program;
   attachment::ReachChanges reach = {};
   std::optional<std::size_t> cut = {};  // connections, if they were to be ended
 };
 
-std::string ReachTable(const Applied& applied) {
+// The last cells of a row: what policies are about it, before and after.
+std::vector<Cell> ReachCells(const Applied& applied, const cni::Workload& workload) {
+  const Reach before = ReachOf(applied.reach.former, workload);
+  const Reach after = ReachOf(applied.program, workload);
+  return {Changed(before.in, after.in), Changed(before.out, after.out)};
+}
+
+std::vector<Cell> WorkloadCells(const cni::Workload& workload) {
+  return {OrDash(workload.nomad_namespace), OrDash(workload.job), OrDash(workload.group)};
+}
+
+// A row for each group, children of a periodic job together: all of it has the same policies.
+std::string GroupTable(const Applied& applied) {
+  std::map<cni::Workload, std::size_t> counts;
+  for (const state::Record& record : applied.reach.changed) {
+    cni::Workload workload = record.Workload();
+    workload.job = cni::ParentJob(workload.job);
+    ++counts[workload];
+  }
+  Table table({"NAMESPACE", "JOB", "GROUP", "ALLOCS", "REACHED BY", "REACHES BY"});
+  for (const auto& [workload, count] : counts) {
+    std::vector<Cell> row = WorkloadCells(workload);
+    row.emplace_back(Cat(count));
+    Append(row, ReachCells(applied, workload));
+    table.Add(row);
+  }
+  return table.Text();
+}
+
+std::string AllocationTable(const Applied& applied) {
   Table table({"ALLOC", "NAMESPACE", "JOB", "GROUP", "REACHED BY", "REACHES BY"});
   for (const state::Record& record : applied.reach.changed) {
-    const cni::Workload workload = record.Workload();
-    const Reach before = ReachOf(applied.reach.former, workload);
-    const Reach after = ReachOf(applied.program, workload);
-    table.Add({ShortId(AllocationOf(record)),
-               OrDash(workload.nomad_namespace),
-               OrDash(workload.job),
-               OrDash(workload.group),
-               Changed(before.in, after.in),
-               Changed(before.out, after.out)});
+    std::vector<Cell> row = {ShortId(AllocationOf(record))};
+    Append(row, WorkloadCells(record.Workload()));
+    Append(row, ReachCells(applied, record.Workload()));
+    table.Add(row);
   }
   return table.Text();
 }
@@ -81,9 +110,10 @@ Json Document(const Applied& applied) {
 
 // "3 policies in force; the reach of 2 attachments has changed; 1 connection ended"
 std::string Summary(const Applied& applied) {
-  return Format("{} {}; the reach of {} {}{}\n",
+  return Format("{} {}{}; the reach of {} {}{}\n",
                 Counted(applied.policies, "policy"),
                 applied.is_dry ? "read" : "in force",
+                applied.are_all_audited ? ", all in audit mode: nothing is closed" : "",
                 Counted(applied.reach.changed.size(), "attachment"),
                 applied.is_dry ? "would change" : "has changed",
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
@@ -105,9 +135,9 @@ void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
   }
 }
 
-void PrintApplied(const Applied& applied) {
+void PrintApplied(const Applied& applied, bool is_verbose) {
   if (!applied.reach.changed.empty()) {
-    Print(ReachTable(applied));
+    Print(is_verbose ? AllocationTable(applied) : GroupTable(applied));
   }
   WriteBestEffort(STDERR_FILENO, Summary(applied));
   RemarkOnUnseen(applied.reach.unseen);
@@ -140,9 +170,12 @@ int RunApply(const Arguments& arguments) {
   const policy::Policies policies = ReadRemarking(directory);
   const policy::Program program(policies);
   state::Host host = state::Host::Open();
-  Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook,
-                  .policies = policies.policies.size(),
-                  .program = program};
+  Applied applied{
+      .is_dry = ModeOf(arguments) == Mode::kLook,
+      .policies = policies.policies.size(),
+      .are_all_audited = !policies.policies.empty() &&
+                         std::ranges::all_of(policies.policies, &policy::Policy::is_audited),
+      .program = program};
   RequireReadOrDirectory(host, directory);
   // A node without policies stays without the file that every ADD would read.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
@@ -155,7 +188,7 @@ int RunApply(const Arguments& arguments) {
   if (arguments.Has("json")) {
     PrintDocument(Document(applied));
   } else if (!has_none) {
-    PrintApplied(applied);
+    PrintApplied(applied, arguments.Has("v"));
   }
   return kYes;
 }
@@ -167,9 +200,10 @@ const Command kPolicyApply = {
     .operands = {"[DIR]", 0, 1},
     .summary = "puts the policies of /etc/nomad-bridge/policy.d in force",
     .text =
-        R"(Reads DIR, or /etc/nomad-bridge/policy.d, and changes what all allocations of this node may
-reach, and be reached by, in one step. Prints whose reach changes: the policies that are about
-each, before and after. Connections that have begun go on, unless -cut ends those that are
+        R"(Reads DIR, or /etc/nomad-bridge/policy.d, and changes what all allocations of
+this node may reach, and be reached by, in one step. Prints whose reach
+changes, by group (-v: by allocation): the policies that are about it, before
+and after. Connections that have begun go on, unless -cut ends those that are
 refused now. A file with an error changes nothing.
 )",
     .flags = kApplyFlags,

@@ -107,10 +107,11 @@ const Command kPolicyCheck = {
     .operands = {"[DIR]", 0, 1},
     .summary = "whether the files of policies are valid",
     .text =
-        R"(Reads DIR, or /etc/nomad-bridge/policy.d, as `policy apply` would, and changes nothing. Needs
-neither root nor a node. What is wrong is named with file, line and column, and what is allowed
-there. Remarks name files that are left out and addresses that overlap; as root also what matches
-no allocation on this node, and what it may have meant. Exit 1: invalid, 2: unreadable.
+        R"(Reads DIR, or /etc/nomad-bridge/policy.d, as `policy apply` would, and changes
+nothing. Needs neither root nor a node. What is wrong is named with file, line
+and column, and what is allowed there. Remarks name files that are left out and
+addresses that overlap; as root also what matches no allocation on this node,
+and what it may have meant. Exit 1: invalid, 2: unreadable.
 )",
     .run = RunPolicyCheck};
 

@@ -10,8 +10,11 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/named_attachments.h"
+#include "plugin/cli/policy_flows.h"
+#include "plugin/cli/policy_graph.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/policy/policy.h"
+#include "plugin/rules/converge.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::cli {
@@ -20,35 +23,99 @@ namespace {
 using What = policy::CounterOf::What;
 
 constexpr std::array kShowFlags = {
+    Flag{"graph", nullptr, "who reaches whom on this node, as Mermaid"},
+    Flag{"jobs", nullptr, "with -graph: jobs for its nodes, instead of namespaces"},
     Flag{"nft", nullptr, "the nft commands that print its chains and sets"}};
-constexpr std::array kStatusFlags = {kJsonFlag};
+constexpr std::array kStatusFlags = {
+    Flag{"flows", nullptr, "who was refused by whom, and the entries that would let them pass"},
+    Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
+    kJsonFlag};
+
+constexpr std::string_view kNoFlows =
+    "policies have refused nothing within the last hour, nor would audited ones have\n";
+constexpr std::string_view kFull =
+    "a set of flows is full (4096): newer ones may be missing until others are an hour old";
+
+std::string FlowsText(const Flows& flows) {
+  return flows.flows.empty() ? std::string(kNoFlows) : ShowFlows(flows);
+}
+
+// Until a key is pressed.
+void WatchFlows(state::Host& host) {
+  constexpr std::chrono::milliseconds kPause{2000};
+  const KeyMode keys;
+  Holders known;
+  do {
+    host.policy.Refresh();
+    Print(Cat(kClearScreen, FlowsText(ReadFlows(host, known)), "any key ends this\n"));
+  } while (!keys.Await(kPause));
+}
+
+int RunFlows(state::Host& host, const Arguments& arguments) {
+  if (arguments.Has("watch")) {
+    WatchFlows(host);
+    return kYes;
+  }
+  Holders known;
+  const Flows flows = ReadFlows(host, known);
+  if (arguments.Has("json")) {
+    PrintDocument({{"complete", flows.are_all},
+                   {"flows", ArrayOf(flows.flows, [](const Flow& flow) { return ToJson(flow); })}});
+    return kYes;
+  }
+  Print(FlowsText(flows));
+  if (!flows.are_all) {
+    LogLine("{}", kFull);
+  }
+  return kYes;
+}
+
+// How the kernel's rules differ from ours.
+std::vector<Mismatch> FindDamages(state::Host& host) {
+  Mismatches damages(Mode::kLook);
+  rules::CheckRuleset(host, {.at_least = rules::Depth::kTables}, damages);
+  return damages.left();
+}
 
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
+  if (arguments.Has("watch") && (!arguments.Has("flows") || arguments.Has("json"))) {
+    throw UsageError("-watch is for -flows, and not for -json");
+  }
   state::Host host = state::Host::Open();
   rules::RequireReadPolicies(host);
+  if (arguments.Has("flows")) {
+    return RunFlows(host, arguments);
+  }
   const std::vector<RuleCount> counts = CountByRule(host);
   const FilesNow files = CompareFiles(host);
+  const std::vector<Mismatch> damages = FindDamages(host);
+  const Exit answer = files.differ.value_or(true) || !damages.empty() ? kNo : kYes;
   if (arguments.Has("json")) {
     PrintDocument({{"applied", host.policy.AreApplied()},
                    {"directory", files.directory},
                    {"stale", files.differ ? Json(*files.differ) : Json()},
                    {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
+                   {"damages", ArrayOf(damages, &Mismatch::text)},
                    {"rules", ArrayOf(counts, RuleJson)}});
-    return kYes;
+    return answer;
+  }
+  for (const Mismatch& damage : damages) {
+    LogLine("{}; {}", damage.text, Fix("nomad-bridge reconcile").Line());
   }
   if (!host.policy.AreApplied()) {
     LogLine("{}",
             "no policies were applied since the node booted (a directory without files is none): "
             "nomad-bridge policy apply");
-    return kYes;
+    return answer;
   }
-  Table table({"RULE", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");
+  Table table({"RULE", "IS", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");
   for (const RuleCount& count : counts) {
     const auto packets_if = [&](What what) {
       return count.what == what ? Cat(count.packets) : "-";
     };
     table.Add({count.rule,
+               count.text,
                count.Mode(),
                packets_if(What::kAllowed),
                packets_if(What::kRefused),
@@ -60,7 +127,7 @@ int RunStatus(const Arguments& arguments) {
     LogLine("{}; {}", files.text, files.fix.Line());
   }
   RemarkOnUnseen(attachment::FindUnseenTraffic(host));
-  return kYes;
+  return answer;
 }
 
 // " from namespace=prod job=lb"; empty for anyone.
@@ -87,11 +154,8 @@ std::string PeerText(const policy::Step& step,
 }
 
 // In the order of Step::Outcome.
-constexpr std::array<std::string_view, 5> kOutcomes = {"counted",
-                                                       "allowed",
-                                                       "allowed",
-                                                       "refused",
-                                                       "dropped"};
+constexpr std::array<std::string_view, 6> kOutcomes =
+    {"counted", "would be refused", "allowed", "allowed", "refused", "dropped"};
 
 // A line per step: "api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
 void AddSteps(const policy::Chain& chain,
@@ -162,7 +226,16 @@ void ShowAttachment(state::Host& host, const Attachment& attachment, const Argum
 
 int RunShow(const Arguments& arguments) {
   RequireRoot("policy show");
+  const bool is_graph = arguments.Has("graph");
+  if (is_graph == (arguments.operands.size() == 1) || (arguments.Has("jobs") && !is_graph)) {
+    throw UsageError("policy show needs an allocation, or -graph, perhaps with -jobs");
+  }
   state::Host host = state::Host::Open();
+  if (is_graph) {
+    rules::RequireReadPolicies(host);
+    Print(PolicyGraph(host, arguments.Has("jobs") ? GraphOf::kJobs : GraphOf::kNamespaces));
+    return kYes;
+  }
   const Inventory inventory = TakeInventory(host);
   const Attachments found = FindOne(inventory, arguments.operands.front());
   for (const Attachment* const attachment : found) {
@@ -177,11 +250,13 @@ int RunShow(const Arguments& arguments) {
 
 const Command kPolicyShow = {
     .name = "policy show",
-    .operands = {"ALLOC|JOB|GROUP|VETH|ADDRESS|PORT", 1, 1},
-    .summary = "what the policies in force make of an allocation",
+    .operands = {"[ALLOC|JOB|GROUP|VETH|ADDRESS|PORT]", 0, 1},
+    .summary = "what the policies in force make of an allocation, or of all",
     .text =
-        R"(The policies that are about it, and the rules by which the kernel judges a new connection, in
-their order, with what each has counted.
+        R"(The policies that are about it, and the rules by which the kernel judges a new
+connection, in their order, with what each has counted. -graph prints who
+reaches whom for a code review or a wiki: namespaces, with the ports that are
+allowed on the edges, and dotted what was refused within the last hour.
 )",
     .flags = kShowFlags,
     .run = RunShow};
@@ -191,10 +266,18 @@ const Command kPolicyStatus = {
     .operands = {},
     .summary = "what each rule of the policies in force has counted",
     .text =
-        R"(New connections that each rule has allowed or refused, or, of a policy in audit mode, would
-have refused; and since when. A rule that stays the same goes on counting when policies are
-applied. Says whether the files that were applied have changed since, and which traffic no policy
-sees.
+        R"(New connections that each rule has allowed or refused, or, of a policy in audit
+mode, would have refused; and since when. A rule that stays the same goes on
+counting when policies are applied. Says whether the files that were applied
+have changed since, whether the kernel's rules are still ours, and which
+traffic no policy sees. Exit 0: files, policies in force and rules agree; 1:
+they differ.
+
+-flows lists the connections that were refused within the last hour, or, of a
+policy in audit mode, would have been: source and target, by the allocations
+that have the addresses now; the target's own port; how many packets tried; and
+what the policies in force make of it. Below stand the entries that would let
+them pass.
 )",
     .flags = kStatusFlags,
     .run = RunStatus};

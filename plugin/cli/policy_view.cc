@@ -111,6 +111,40 @@ Reach ReachOf(const policy::Program& program, const cni::Workload& workload) {
           .out = Names(program.PoliciesAbout(policy::Direction::kFrom, workload))};
 }
 
+bool HasNamespace(const policy::End& end) {
+  return end.workload && !end.workload->nomad_namespace.empty();
+}
+
+std::string Text(const policy::End& end) {
+  if (HasNamespace(end)) {
+    std::vector names = {end.workload->nomad_namespace, end.workload->job, end.workload->group};
+    std::erase(names, "");
+    return Joined(names, "/");
+  }
+  if (end.is_node) {
+    return "node";
+  }
+  return end.address ? end.address->Text() : "outside";
+}
+
+Holders FindHolders(state::Host& host, const Inventory& inventory) {
+  Holders holders{.of_node = host.net.AllAddresses()};
+  for (const Attachment& attachment : inventory.attachments) {
+    if (!attachment.record) {
+      continue;
+    }
+    for (const Cidr& cidr : attachment.record->ipam.addresses) {
+      holders.subnets.insert(Cidr{cidr.Network(), cidr.prefix_length});
+      if (attachment.state != State::kDead) {
+        holders.allocations.push_back(
+            {.end = {.workload = attachment.record->Workload(), .address = cidr.address},
+             .created = attachment.record->created});
+      }
+    }
+  }
+  return holders;
+}
+
 std::map<std::string, nft::Counter> ReadCounters(state::Host& host) {
   std::map<std::string, nft::Counter> counters;
   for (const nft::Counter& counter : host.nft.Counters(firewall::TableId())) {
@@ -141,6 +175,7 @@ Json RuleJson(const RuleCount& count) {
   };
   return {{"rule", count.rule},
           {"policy", count.policy},
+          {"text", count.text},
           {"mode", count.Mode()},
           {"allowed", packets_if(What::kAllowed)},
           {"refused", packets_if(What::kRefused)},

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "netlink/nft/table.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/policy/judge.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/host.h"
 
@@ -46,6 +49,23 @@ struct Reach {
   std::string out;  // what it reaches
 };
 [[nodiscard]] Reach ReachOf(const policy::Program& program, const cni::Workload& workload);
+
+// "prod/api/web", the address of who has no labels of Nomad's, "node" or "outside".
+[[nodiscard]] std::string Text(const policy::End& end);
+// Nomad's; without one no selector selects it.
+[[nodiscard]] bool HasNamespace(const policy::End& end);
+
+// Who has an address on this node: one entry for each address of each living allocation.
+struct Holder {
+  policy::End end;
+  std::uint64_t created = 0;  // by its ADD, in seconds since 1970; 0: not known
+};
+struct Holders {
+  std::vector<Holder> allocations;
+  std::set<Ip> of_node;
+  std::set<Cidr> subnets;  // that allocations have their addresses from
+};
+[[nodiscard]] Holders FindHolders(state::Host& host, const Inventory& inventory);
 
 // By name, as the kernel has them: the comment of each is "since 2026-11-24T06:40:00Z".
 [[nodiscard]] std::map<std::string, nft::Counter> ReadCounters(state::Host& host);

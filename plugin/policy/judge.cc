@@ -16,42 +16,43 @@ class Walk {
       : program_(program), lists_(program.Lists()), connection_(connection) {}
 
   // Through the chains of `judged` behind `entrance`; `peer` is its other end.
-  void Pass(const cni::Workload& judged,
-            const std::optional<std::string> Judgement::*entrance,
-            const End& peer) {
+  [[nodiscard]] Opinion Pass(const cni::Workload& judged,
+                             const std::optional<std::string> Judgement::*entrance,
+                             const End& peer) {
     const std::optional<std::string>& first = program_.JudgementOf(judged).*entrance;
     sets_ = peer.workload ? program_.JudgementOf(*peer.workload).sets : std::vector<std::string>();
     peer_ = &peer;
+    Opinion opinion;
     if (first) {
-      answer_.by.clear();
-      Follow(program_.ChainsOf(judged), *first);
+      Follow(program_.ChainsOf(judged), *first, opinion);
     }
+    return opinion;
   }
 
-  [[nodiscard]] const Answer& answer() const { return answer_; }
+  [[nodiscard]] bool is_refused() const { return is_refused_; }
 
  private:
-  void Follow(const std::vector<Chain>& chains, const std::string& name) {
+  void Follow(const std::vector<Chain>& chains, const std::string& name, Opinion& opinion) {
     const auto chain = std::ranges::find(chains, name, &Chain::name);
     for (const Step& step : chain->steps) {
       if (!Matches(step)) {
         continue;
       }
-      if (step.outcome == Outcome::kContinue) {
+      if (step.outcome == Outcome::kContinue || step.outcome == Outcome::kWouldRefuse) {
         // Behind it either a refusal follows, or it is one of an audited policy.
-        if (answer_.would_be_refused_by.empty()) {
-          answer_.would_be_refused_by = step.comment;
+        if (opinion.would_be_refused_by.empty()) {
+          opinion.would_be_refused_by = step.comment;
         }
         continue;
       }
-      if (answer_.by.empty()) {
-        answer_.by = step.comment;
+      if (opinion.by.empty()) {
+        opinion.by = step.comment;
       }
       if (step.outcome == Outcome::kGoto) {
-        Follow(chains, step.next);
+        Follow(chains, step.next, opinion);
       } else if (step.outcome != Outcome::kReturn) {
-        answer_.is_allowed = false;
-        answer_.would_be_refused_by.clear();
+        is_refused_ = true;
+        opinion.would_be_refused_by.clear();
       }
       return;
     }
@@ -86,20 +87,23 @@ class Walk {
   const Connection& connection_;
   std::vector<std::string> sets_;  // that the peer is in
   const End* peer_ = nullptr;
-  Answer answer_;
+  bool is_refused_ = false;
 };
 
 }  // namespace
 
 Answer Judge(const Program& program, const Connection& connection) {
+  const auto& [from, to, protocol, port] = connection;
   Walk walk(program, connection);
-  if (connection.from.workload) {
-    walk.Pass(*connection.from.workload, &Judgement::out, connection.to);
+  Answer answer;
+  if (from.workload) {
+    answer.source = walk.Pass(*from.workload, &Judgement::out, to);
   }
-  if (walk.answer().is_allowed && connection.to.workload && !connection.from.is_node) {
-    walk.Pass(*connection.to.workload, &Judgement::in, connection.from);
+  if (!walk.is_refused() && to.workload && !from.is_node) {
+    answer.target = walk.Pass(*to.workload, &Judgement::in, from);
   }
-  return walk.answer();
+  answer.is_allowed = !walk.is_refused();
+  return answer;
 }
 
 }  // namespace nomad_bridge::policy

@@ -48,6 +48,25 @@ Counted DenyOf(const Policy& policy, std::size_t index) {
   return {CounterName(policy, Cat("deny", index), content), Cat(policy.name, "#deny", index)};
 }
 
+std::string InWords(const Peer& peer) {
+  if (peer.kind == Peer::Kind::kSelector) {
+    return Text(peer.selector);
+  }
+  return peer.kind == Peer::Kind::kAddresses
+             ? peer.addresses
+             : std::string(kPeerWords.at(static_cast<std::size_t>(peer.kind)));
+}
+
+// "allow from same-namespace, office ports tcp/8080"
+std::string InWords(std::string_view verb, Direction direction, const Entry& entry) {
+  const std::string ports = Joined(entry.ports, ", ", [](const Ports& each) { return Text(each); });
+  return Cat(verb,
+             direction == Direction::kTo ? " from " : " to ",
+             Joined(entry.peers, ", ", [](const Peer& each) { return InWords(each); }),
+             ports.empty() ? "" : " ports ",
+             ports);
+}
+
 // Of what no allow lets pass.
 Counted DefaultOf(const Policy& policy) {
   return {CounterName(policy, policy.is_audited ? "would" : "refused", Text(policy.selector)),
@@ -186,7 +205,7 @@ class Maker {
       AddEntry(steps,
                policy.deny[i],
                {.counter = counter,
-                .outcome = policy.is_audited ? Step::Outcome::kContinue : refusal,
+                .outcome = policy.is_audited ? Step::Outcome::kWouldRefuse : refusal,
                 .comment = rule});
     }
   }
@@ -216,6 +235,10 @@ class Maker {
         const auto [counter, rule] = DefaultOf(*policy);
         steps.push_back({.counter = counter, .outcome = Step::Outcome::kContinue, .comment = rule});
       }
+    }
+    if (stage == Stage::kTrial) {
+      // Once, however many audited policies would refuse it.
+      steps.back().outcome = Step::Outcome::kWouldRefuse;
     }
   }
 
@@ -315,18 +338,19 @@ std::map<std::string, CounterOf> Program::Counters() const {
   const Selected all = Select(Split(text_).judged, nullptr);
   std::map<std::string, CounterOf> counters;
   for (const Policy& policy : all.policies) {
-    const auto add = [&](const Counted& counted, What what) {
-      counters[counted.counter] = {policy.name, counted.rule, what, policy.is_audited};
+    const auto add = [&](const Counted& counted, What what, std::string words) {
+      counters[counted.counter] = {
+          policy.name, counted.rule, what, policy.is_audited, std::move(words)};
     };
     const What refused = policy.is_audited ? What::kWouldBeRefused : What::kRefused;
     for (std::size_t i = 0; i < policy.allow.size(); ++i) {
-      add(AllowOf(policy, i), What::kAllowed);
+      add(AllowOf(policy, i), What::kAllowed, InWords("allow", policy.direction, policy.allow[i]));
     }
     for (std::size_t i = 0; i < policy.deny.size(); ++i) {
-      add(DenyOf(policy, i), refused);
+      add(DenyOf(policy, i), refused, InWords("refuse", policy.direction, policy.deny[i]));
     }
     if (policy.is_closed) {
-      add(DefaultOf(policy), refused);
+      add(DefaultOf(policy), refused, "refuse what is left");
     }
   }
   return counters;

@@ -39,9 +39,10 @@ struct Step {
     kNode,     // an address of the node itself
   };
   enum class Outcome {
-    kContinue,  // counted only
-    kReturn,    // let pass, as far as this chain goes
-    kGoto,      // the chain `next` goes on: what audited policies would make of it
+    kContinue,     // counted only
+    kWouldRefuse,  // noted as a flow that audited policies would refuse; goes on
+    kReturn,       // let pass, as far as this chain goes
+    kGoto,         // the chain `next` goes on: what audited policies would make of it
     kReject,
     kDrop,
   };
@@ -83,6 +84,7 @@ struct CounterOf {
   std::string rule;  // "api#0"; "api" for what its default refuses
   What what = What::kAllowed;
   bool is_audited = false;  // the policy
+  std::string text;         // "allow from same-namespace", "refuse what is left"
 };
 
 // Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one

@@ -25,6 +25,17 @@ constexpr int kBeforeFilter = -2;
 // nft's dstnat in the bridge family: before the bridge hands a frame over, and its way is changed.
 constexpr int kBridgeDstnat = -300;
 
+firewall::SetRow FlowSet(std::string_view noun) {
+  using enum nft::Type;
+  return {.noun = noun,
+          .key = {kIpv4Addr, kIpv4Addr, kInetProto, kInetService},
+          .data = {},
+          .role = firewall::Role::kForwarding,
+          .flags = nft::kDynamic,
+          .size = kMaxFlows,
+          .timeout_ms = kFlowTimeoutMs};
+}
+
 std::vector<firewall::SetRow> Sets() {
   using enum nft::Type;
   using firewall::Role;
@@ -33,7 +44,9 @@ std::vector<firewall::SetRow> Sets() {
           {kAnswersIn, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
           {kAnswersOut, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
           {kJudged, {kIpv4Addr}, {}, Role::kForwarding},
-          {kComesBy, {kIpv4Addr, kIfname}, {}, Role::kForwarding}};
+          {kComesBy, {kIpv4Addr, kIfname}, {}, Role::kForwarding},
+          FlowSet(kRefusedFlows),
+          FlowSet(kAuditedFlows)};
 }
 
 std::vector<firewall::SetRow> PortSets() {
@@ -193,8 +206,34 @@ nft::Chain Refuse() {
   return chain;
 }
 
+std::vector<nft::Rule> Notes(std::string_view noun) {
+  std::vector<nft::Rule> rules;
+  for (const Family family : kFamilies) {
+    const std::string set = SetName(noun, family);
+    const auto icmp =
+        static_cast<std::uint8_t>(family == Family::kIpv4 ? +IPPROTO_ICMP : +IPPROTO_ICMPV6);
+    // meta l4proto != icmp
+    //   update @refused_flows4 { ip saddr . ip daddr . meta l4proto . th dport timeout 1h counter }
+    rules.push_back(nft::Rule().Only(family).L4ProtoNot(icmp).NoteIn(
+        set, nft::Rule::HasPort::kYes, kFlowTimeoutMs));
+    // The same of ICMP, with 0 for the port.
+    rules.push_back(nft::Rule().Only(family).L4Proto(icmp).NoteIn(
+        set, nft::Rule::HasPort::kNo, kFlowTimeoutMs));
+  }
+  return rules;
+}
+
+nft::Chain Noted(const char* name, std::string_view noun, std::vector<nft::Rule> decision) {
+  nft::Chain chain = {.name = name, .rules = Notes(noun)};
+  Append(chain.rules, std::move(decision));
+  return chain;
+}
+
 std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
   return {Refuse(),
+          Noted(kRefuseNoted, kRefusedFlows, {nft::Rule().Goto(kRefuse)}),
+          Noted(kDropNoted, kRefusedFlows, {nft::Rule().Drop()}),
+          Noted(kNoteAudited, kAuditedFlows, {}),
           Unknown(),
           Answers(),
           GoesOn(),

@@ -30,6 +30,18 @@ constexpr std::string_view kPrefixes = "adr";
 constexpr const char* kJudge = "judge";
 // The chain that tells the client of a refusal.
 constexpr const char* kRefuse = "refuse";
+// Chains that note what begins in a set of flows, and then refuse it, drop it, or go on.
+constexpr const char* kRefuseNoted = "refuse_noted";
+constexpr const char* kDropNoted = "drop_noted";
+constexpr const char* kNoteAudited = "note_audited";
+
+// Sets of flows: those that were refused, and those that audited policies would refuse, by source,
+// destination (after DNAT), protocol and the destination's port; 0 for ICMP. A full set takes no
+// more.
+constexpr std::string_view kRefusedFlows = "refused_flows";
+constexpr std::string_view kAuditedFlows = "audited_flows";
+constexpr std::uint32_t kMaxFlows = 4096;
+constexpr std::uint64_t kFlowTimeoutMs = 3'600'000;  // after the last packet
 
 // The mark of connections in conntrack that `policy apply -cut` has ended: a mark outlasts what the
 // server sends, which by itself would begin the connection anew, the other way round.

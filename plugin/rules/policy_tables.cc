@@ -108,10 +108,13 @@ class StepRules {
         return rule.Return();
       case Outcome::kGoto:
         return rule.Goto(is_answer_ ? AnswersOf(step_.next) : step_.next);
+      // An answer is part of a flow that was noted, or let pass, when it began.
       case Outcome::kReject:
-        return rule.Goto(kRefuse);
+        return rule.Goto(is_answer_ ? kRefuse : kRefuseNoted);
       case Outcome::kDrop:
-        return rule.Drop();
+        return is_answer_ ? rule.Drop() : rule.Goto(kDropNoted);
+      case Outcome::kWouldRefuse:
+        return is_answer_ ? rule : rule.Jump(kNoteAudited);
       case Outcome::kContinue:
         break;
     }

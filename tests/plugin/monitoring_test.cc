@@ -31,6 +31,12 @@ std::string Replaced(std::string text, const std::string& word, const std::strin
 
 class Monitoring : public Metrics {
  protected:
+  void ApplyAPolicy() {
+    EnsureDirectory("/run/policy.d");
+    std::ofstream("/run/policy.d/a.json")
+        << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "*"}, "allow": []}]})";
+    ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
+  }
   void WriteMetrics() { ASSERT_EQ(Output(Cat("metrics -output ", kMetricsFile)), ""); }
   // The names that are printed, on a node that has everything.
   [[nodiscard]] std::set<std::string> Names() {
@@ -40,10 +46,7 @@ class Monitoring : public Metrics {
 
 TEST_F(Monitoring, NamesAreThoseOfTheDocument) {
   AttachBilling();
-  EnsureDirectory("/run/policy.d");
-  std::ofstream("/run/policy.d/a.json")
-      << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "*"}, "allow": []}]})";
-  ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
+  ApplyAPolicy();
   std::set<std::string> documented;
   for (const std::string& name : AllIn(ReadFixture("../docs/metrics.md"), "\n\\| `([^`]+)`")) {
     // "a_{b,c}_d" as a shell expands it.
@@ -58,6 +61,7 @@ TEST_F(Monitoring, AlertsFireOnTheBrokenAndNotOnTheHealthy) {
       host().Run({"promtool", "test", "rules", ProjectPath("tests/plugin/alerts_test.yml")}),
       Exits(0));
   AttachBilling();
+  ApplyAPolicy();
   const std::string alerts = ReadFixture("../examples/prometheus/alerts.yml");
   const std::string by_job = ReadFixture("../examples/prometheus/by-job.yml");
   const std::string tried = ReadFixture("../tests/plugin/alerts_test.yml");
@@ -183,6 +187,7 @@ TEST_F(PrometheusServer, HasTheJobUnderTheNamesThatTheDocumentSays) {
 TEST_F(PrometheusServer, HasSomethingForEachPanelOfTheDashboard) {
   AttachBilling();
   AttachDead("other", DualStack());
+  ApplyAPolicy();
   StartWatching();
   const json dashboard = json::parse(ReadFixture("../examples/grafana/nomad-bridge.json"));
   const std::set<std::string> names = Names();

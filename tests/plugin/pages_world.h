@@ -121,6 +121,8 @@ class TypedPage : public World {
     std::string pattern = std::regex_replace(line, std::regex("[.^$|()\\[\\]{}*+?\\\\]"), "\\$&");
     pattern = std::regex_replace(pattern, std::regex("\\\\\\.\\\\\\.\\\\\\."), ".*");
     pattern = std::regex_replace(pattern, std::regex("\\b[0-9a-f]{8}\\b"), "[0-9a-f]{8}");
+    pattern =
+        std::regex_replace(pattern, std::regex("\\b[0-9-]{10}T[0-9:]{8}Z"), "[0-9-]+T[0-9:]+Z");
     pattern = std::regex_replace(pattern, std::regex("\\b[0-9]+( |s |$)"), "[0-9]+$1");
     return std::regex_replace(pattern, std::regex(" +"), " +");
   }

@@ -122,11 +122,11 @@ TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
               Exits(1,
                     Out(AllOf(HasSubstr("WARN  policy.files"),
                               HasSubstr(Cat("fix: nomad-bridge policy apply ", kDirectory))))));
-  EXPECT_THAT(RunLine("policy status"), Exits(0, Err(HasSubstr(Cat("the files in ", kDirectory)))));
+  EXPECT_THAT(RunLine("policy status"), Exits(1, Err(HasSubstr(Cat("the files in ", kDirectory)))));
   ReplaceFile(Cat(kDirectory, "/policies.json"), "{");
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.files"))));
   EXPECT_THAT(RunLine("policy status"),
-              Exits(0, Err(AllOf(HasSubstr("policies.json:1:"), HasSubstr("policy check")))));
+              Exits(1, Err(AllOf(HasSubstr("policies.json:1:"), HasSubstr("policy check")))));
 }
 
 TEST_F(PolicyBridges, DoctorSaysThatTheDirectoryIsGone) {

@@ -112,31 +112,34 @@ TEST_F(PolicyFilesCommand, TellsNamespacesByCapitalLetters) {
   std::ofstream("/run/policy.d/a.json")
       << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "Prod"}, "allow": []}]})";
   const std::string line = "policy test -dir /run/policy.d -from outside -port tcp/80 -to ns=";
-  EXPECT_THAT(RunLine(Cat(line, "Prod")), Exits(1, Out("refused by a\n")));
+  EXPECT_THAT(RunLine(Cat(line, "Prod")), Exits(1, Out("refused by a at the target, Prod\n")));
   EXPECT_THAT(RunLine(Cat(line, "prod")), Exits(0));
 }
 
 TEST_F(PolicyFilesCommand, SaysWhichRuleDecides) {
   const std::string api = "ns=prod,job=api";
-  EXPECT_THAT(Ask("ns=prod,job=lb", api), Exits(0, Out("allowed by api#0\n")));
-  EXPECT_THAT(Ask("10.20.0.1", api), Exits(1, Out("refused by api\n")));
-  EXPECT_THAT(Ask("outside", api), Exits(1, Out("refused by api\n")));
+  EXPECT_THAT(Ask("ns=prod,job=lb", api),
+              Exits(0, Out("allowed by api#0 at the target, prod/api\n")));
+  EXPECT_THAT(Ask("10.20.0.1", api), Exits(1, Out("refused by api at the target, prod/api\n")));
+  EXPECT_THAT(Ask("outside", api), Exits(1, Out(StartsWith("refused by api at the target"))));
   EXPECT_THAT(Ask("node", api), Exits(0, Out("allowed: no policy refuses it\n")));
   EXPECT_THAT(Ask("ns=batch,job=etl", "ns=batch,job=db", "tcp/443"),
-              Exits(1, Out("refused by batch\n")));
+              Exits(1, Out("refused by batch at the source, batch/etl\n")));
   EXPECT_THAT(Ask("ns=prod,job=etl", "169.254.169.254", "tcp/80"),
-              Exits(1, Out("refused by metadata#deny0\n")));
-  EXPECT_THAT(Ask("ns=batch,job=etl", "node", "udp/53"), Exits(0, Out("allowed by batch#0\n")));
-  EXPECT_THAT(
-      Ask("ns=dev,job=etl", "ns=prod,job=db"),
-      Exits(0, Out("allowed: no policy refuses it; in audit, would be refused by namespaces\n")));
+              Exits(1, Out("refused by metadata#deny0 at the source, prod/etl\n")));
+  EXPECT_THAT(Ask("ns=batch,job=etl", "node", "udp/53"),
+              Exits(0, Out("allowed by batch#0 at the source, batch/etl\n")));
+  EXPECT_THAT(Ask("ns=dev,job=etl", "ns=prod,job=db"),
+              Exits(0,
+                    Out("allowed: no policy refuses it; in audit, would be refused by namespaces "
+                        "at the target, prod/db\n")));
 }
 
 TEST_F(PolicyFilesCommand, AnswersInJson) {
   const Outcome refused = RunLine(Format(
       "policy test -json -dir {} -from outside -to ns=prod,job=api -port tcp/80", kExamples));
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_EQ(refused.json.at("by"), "api");
+  EXPECT_EQ(At(refused.json, "/target/by"), "api");
   ExpectValid(refused.out, "policy-test.json");
 }
 
@@ -144,6 +147,7 @@ TEST_F(PolicyFilesCommand, MisunderstandsOtherEnds) {
   EXPECT_THAT(Ask("prod", "node"), Exits(2, Out(""), Err(HasSubstr("allowed: ns=NAMESPACE"))));
   EXPECT_THAT(Ask("job=lb", "node"), Exits(2, Out(""), Err(HasSubstr("lacks ns="))));
   EXPECT_THAT(Ask("ns=a", "node", "tcp"), Exits(2, Out(""), Err(HasSubstr("tcp/8080"))));
+  EXPECT_THAT(Ask("10.0.0.1", "fd00::1"), Exits(2, Out(""), Err(HasSubstr("one family"))));
   EXPECT_THAT(RunLine("policy test -from node -to ns=a"),
               Exits(2, Out(""), Err(HasSubstr("needs -port"))));
 }

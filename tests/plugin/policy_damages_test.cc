@@ -72,7 +72,7 @@ TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
   EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api)).exit_code, 0);
   EXPECT_FALSE(Reaches(dev, api));
   Detach(config, As(dev.name(), dev));
-  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
+  EXPECT_THAT(ListWithoutFlows(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
   Apply({kNamespaces});
   Attach(config, As("next", next));
 }
@@ -88,7 +88,7 @@ TEST_F(PolicyDamages, LostPoliciesRefuseAnAddAndLeaveWhatRuns) {
   for (const char* const damage : {"rm /run/nomad-bridge/.policy", "rm -r /run/nomad-bridge"}) {
     SCOPED_TRACE(damage);
     host().Must({"sh", "-ec", damage});
-    const std::string before = ListTable();
+    const std::string before = ListWithoutFlows();
     EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
     EXPECT_THAT(RunLine("gc"), Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
     EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
@@ -101,10 +101,10 @@ TEST_F(PolicyDamages, LostPoliciesRefuseAnAddAndLeaveWhatRuns) {
                       Out(AllOf(HasSubstr("FAIL  policy.in_force"),
                                 Not(HasSubstr("ports.orphan  ")),
                                 Not(HasSubstr("nomad-bridge gc"))))));
-    EXPECT_EQ(ListTable(), before);
+    EXPECT_EQ(ListWithoutFlows(), before);
   }
   Detach(config, As(dev.name(), dev));
-  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
+  EXPECT_THAT(ListWithoutFlows(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
   Apply({kNamespaces});
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
   EXPECT_FALSE(Reaches(Start("dev", "again", config), api));
@@ -115,17 +115,17 @@ TEST_F(PolicyDamages, ALostRecordChangesNothingOfWhatPoliciesRefuse) {
   Node& api = Start("prod", "api", config);
   Node& dev = Start("dev", "test", config);
   Apply({kNamespaces});
-  const std::string before = ListTable();
+  const std::string before = ListWithoutFlows();
   const json policy = ReadRecord(dev.name()).at("rules").at("policy");
   host().Must({"rm", RecordOf(dev.name()), RecordOf(api.name())});
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
-  EXPECT_EQ(ListTable(), before);
+  EXPECT_EQ(ListWithoutFlows(), before);
   MustCheck(config, results_.at(dev.name()), As(dev.name(), dev, LabelsOf("dev", "test")));
   EXPECT_EQ(ReadRecord(dev.name()).at("rules").at("policy"), policy);
-  EXPECT_EQ(ListTable(), before);
+  EXPECT_EQ(ListWithoutFlows(), before);
   EXPECT_FALSE(Reaches(dev, api));
   Detach(config, As(api.name(), api));
-  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(api), " "))));
+  EXPECT_THAT(ListWithoutFlows(), Not(HasSubstr(Cat(AddressOfNode(api), " "))));
 }
 
 }  // namespace

@@ -40,13 +40,16 @@ for error in jsonschema.Draft202012Validator(schema).iter_errors(document):
 )";
 
 TEST_F(PolicyLife, DocumentsAreAsTheirSchemasSay) {
-  Start("prod", "api");
+  const Node& api = Start("prod", "api");
+  const Node& dev = Start("dev", "etl");
   Apply({kNamespaces});
+  EXPECT_FALSE(Reaches(dev, api));
   const auto errors = [&](const std::string& schema, const std::string& document) {
     return host().Must(
         {"python3", "-c", kValidate, ReadFixture(Cat("../docs/schema/", schema)), document});
   };
   EXPECT_EQ(errors("policy-status.json", RunLine("policy status -json").out), "");
+  EXPECT_EQ(errors("policy-flows.json", RunLine("policy status -flows -json").out), "");
   EXPECT_EQ(errors("policy-apply.json", Run({"policy", "apply", "-json", "-n", kDirectory}).out),
             "");
   EnsureDirectory("/run/none");
@@ -89,10 +92,10 @@ TEST_F(PolicyLife, AMistakeInAFileChangesNothing) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
   Apply({kNamespaces});
-  const std::string before = ListTable();
+  const std::string before = ListWithoutFlows();
   ReplaceFile(Cat(kDirectory, "/typo.json"), "{ \"version\": 1,\n  \"polcies\": [] }");
   EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(HasSubstr("typo.json:2:3: "))));
-  EXPECT_EQ(ListTable(), before);
+  EXPECT_EQ(ListWithoutFlows(), before);
   EXPECT_FALSE(Reaches(dev, api));
 }
 
@@ -132,7 +135,7 @@ TEST_F(PolicyLife, WithoutADirectoryThoseThatCannotBeReadStay) {
   Apply({kNamespaces});
   for (const char* const damage :
        {"echo damaged >/run/nomad-bridge/.policy", "rm /run/nomad-bridge/.policy"}) {
-    const std::string before = ListTable();
+    const std::string before = ListWithoutFlows();
     host().Must({"sh", "-ec", damage});
     for (const char* const command : {"policy apply", "policy apply -dry-run"}) {
       EXPECT_THAT(RunLine(command),
@@ -141,7 +144,7 @@ TEST_F(PolicyLife, WithoutADirectoryThoseThatCannotBeReadStay) {
                                   HasSubstr("nomad-bridge policy apply DIR")))))
           << damage;
     }
-    EXPECT_EQ(ListTable(), before);
+    EXPECT_EQ(ListWithoutFlows(), before);
     EXPECT_FALSE(Reaches(dev, api));
   }
   EXPECT_THAT(RunLine("policy status"), Exits(1, Err(HasSubstr("the file is gone"))));
@@ -155,21 +158,21 @@ TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
   Apply({kNamespaces});
   Node& lb = Start("prod", "lb");
   Start("prod", "api");
-  EXPECT_THAT(ListTable(), HasSubstr(AddressOfNode(lb)));
+  EXPECT_THAT(ListWithoutFlows(), HasSubstr(AddressOfNode(lb)));
   Detach(DualStack(), As(lb.name(), lb));
-  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(lb), " "))));
+  EXPECT_THAT(ListWithoutFlows(), Not(HasSubstr(Cat(AddressOfNode(lb), " "))));
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
 
 TEST_F(PolicyLife, WithoutPoliciesThereIsNothing) {
   Start("prod", "api");
-  const std::string before = ListTable();
+  const std::string before = ListWithoutFlows();
   EXPECT_THAT(before, Not(HasSubstr("judge")));
   EXPECT_FALSE(FindStatus(kCompiled));
   Apply({kNamespaces});
-  EXPECT_THAT(ListTable(), HasSubstr("judge"));
+  EXPECT_THAT(ListWithoutFlows(), HasSubstr("judge"));
   Apply({});
-  EXPECT_EQ(ListTable(), before);
+  EXPECT_EQ(ListWithoutFlows(), before);
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
 }
 
@@ -177,26 +180,26 @@ TEST_F(PolicyLife, WithoutPoliciesThereIsNothing) {
 TEST_F(PolicyLife, AnEmptyDirectoryTakesAllOfItAway) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
-  const std::string before = ListTable();
+  const std::string before = ListWithoutFlows();
   Apply({kNamespaces});
   EXPECT_FALSE(Reaches(dev, api));
   EnsureDirectory("/run/no-policies");
   EXPECT_THAT(RunLine("policy apply /run/no-policies"), Exits(0, Err(HasSubstr("0 policies in"))));
-  EXPECT_EQ(ListTable(), before);
+  EXPECT_EQ(ListWithoutFlows(), before);
   EXPECT_TRUE(Reaches(dev, api));
 }
 
 TEST_F(PolicyLife, ADryRunSaysWhoseReachChangesAndChangesNothing) {
   Start("prod", "api");
   Start("dev", "test");
-  const std::string before = ListTable();
+  const std::string before = ListWithoutFlows();
   WritePolicies({{{"name", "api"},
                   {"to", {{"namespace", "prod"}}},
                   {"allow", {{{"from", {"same-namespace"}}}}}}});
   const Outcome outcome = Run({"policy", "apply", "-dry-run", kDirectory});
   EXPECT_THAT(outcome, Exits(0, Out(HasSubstr("- -> api")), Err(HasSubstr("1 attachment"))));
   EXPECT_THAT(outcome.out, Not(HasSubstr("dev")));
-  EXPECT_EQ(ListTable(), before);
+  EXPECT_EQ(ListWithoutFlows(), before);
   EXPECT_FALSE(FindStatus(kCompiled));
 }
 

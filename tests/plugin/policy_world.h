@@ -1,6 +1,8 @@
 // Policies applied as an operator does, and allocations with Nomad's labels that they are about.
 #pragma once
 
+#include <regex>
+
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
@@ -89,6 +91,12 @@ class PolicyWorld : public CliWorld {
   }
   [[nodiscard]] std::string AddressOfNode(const Node& node, int family = 4) const {
     return AddressOf(results_.at(node.name()), family);
+  }
+
+  // The table without the flows in its sets, which say when they go.
+  [[nodiscard]] std::string ListWithoutFlows() {
+    static const std::regex flows(R"((_flows[46] \{[^}]*?)\n\t\telements = \{[^}]*\})");
+    return std::regex_replace(ListTable(), flows, "$1");
   }
 
   // Whether a new connection from `from` reaches port 80 of `to`, by each family and protocol: they

@@ -71,6 +71,8 @@ TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
                                   std::string("goes_on"),
                                   std::string("answers"),
                                   std::string("refuse"),
+                                  std::string("refuse_noted"),
+                                  std::string("note_audited"),
                                   chain,
                                   Cat(chain, "-answers")}) {
     listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});

@@ -20,13 +20,19 @@ using policy::Policy;
 using policy::Ports;
 using policy::Selector;
 
+struct Expected {
+  bool is_allowed = true;
+  std::string by;
+  std::string would_be_refused_by;
+};
+
 // What docs/policy.md says, sentence by sentence.
 class Naive {
  public:
   Naive(const Policies& policies, const Connection& connection)
       : policies_(policies), connection_(connection) {}
 
-  Answer Judge() {
+  Expected Judge() {
     const auto& [from, to, protocol, port] = connection_;
     if (from.workload) {
       JudgeOne(Direction::kFrom, *from.workload, to);
@@ -150,7 +156,8 @@ class Naive {
       return;
     }
     if (!enforced.empty() || !all.empty()) {
-      answer_.by = !closers.empty() ? allowed : !audited.empty() ? tried : "";
+      const std::string by = !closers.empty() ? allowed : !audited.empty() ? tried : "";
+      answer_.by = by.empty() ? answer_.by : by;
     }
     std::string would = Denied(all, true, judged, end);
     if (would.empty() && tried.empty()) {
@@ -163,7 +170,7 @@ class Naive {
 
   const Policies& policies_;
   const Connection& connection_;
-  Answer answer_;
+  Expected answer_;
 };
 
 // Values of few kinds, so that they meet.
@@ -276,10 +283,10 @@ class Dice {
 };
 
 const char* InWords(const Answer& answer) {
-  return !answer.is_allowed                    ? "refused"
-         : !answer.would_be_refused_by.empty() ? "would be refused"
-         : !answer.by.empty()                  ? "allowed"
-                                               : "not judged";
+  return !answer.is_allowed                   ? "refused"
+         : !answer.WouldBeRefusedBy().empty() ? "would be refused"
+         : !answer.By().empty()               ? "allowed"
+                                              : "not judged";
 }
 
 TEST(Judge, AgreesWithThePolicies) {
@@ -292,10 +299,10 @@ TEST(Judge, AgreesWithThePolicies) {
     const policy::Program program(policies);
     for (int j = 0; j < kConnections; ++j) {
       const Connection connection = dice.AnyConnection();
-      const Answer expected = Naive(policies, connection).Judge();
+      const Expected expected = Naive(policies, connection).Judge();
       const Answer answer = Judge(program, connection);
-      ASSERT_EQ(std::tie(answer.is_allowed, answer.by, answer.would_be_refused_by),
-                std::tie(expected.is_allowed, expected.by, expected.would_be_refused_by))
+      ASSERT_EQ(std::tuple(answer.is_allowed, answer.By(), answer.WouldBeRefusedBy()),
+                std::tuple(expected.is_allowed, expected.by, expected.would_be_refused_by))
           << "program " << i << ", connection " << j << '\n'
           << program.Text();
       ++answers[InWords(answer)];

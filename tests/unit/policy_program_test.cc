@@ -26,7 +26,8 @@ class PolicyProgram : public PolicyFiles {
   }
   // The names of outcomes and counters, as an overview.
   static std::string Outline(const Chain& chain) {
-    constexpr std::array<const char*, 5> kOutcomes = {"count", "return", "goto", "reject", "drop"};
+    constexpr std::array<const char*, 6> kOutcomes = {
+        "count", "note", "return", "goto", "reject", "drop"};
     std::string text;
     for (const Step& step : chain.steps) {
       const std::string counter = step.counter.substr(0, step.counter.rfind('-'));
@@ -73,12 +74,12 @@ TEST_F(PolicyProgram, TriesAuditedPoliciesBehindEnforcedOnes) {
            {"from": ["same-namespace"]}]})";
   const std::vector<Chain> chains = Compile(Cat(kOnlyLb, ",", audited)).ChainsOf(kApi);
   ASSERT_THAT(chains, SizeIs(2));
-  EXPECT_EQ(Outline(chains[0]), "ns#0 return ns-0; ns count ns-would");
+  EXPECT_EQ(Outline(chains[0]), "ns#0 return ns-0; ns note ns-would");
   EXPECT_EQ(Outline(chains[1]), "api#0 goto api-0; api count api-refused; api reject");
   EXPECT_EQ(chains[1].steps[0].next, chains[0].name);
   const std::vector<Chain> alone = Compile(Cat(kOnlyLb, ",", audited)).ChainsOf(kLb);
   ASSERT_THAT(alone, SizeIs(1));
-  EXPECT_EQ(Outline(alone[0]), "ns#0 return ns-0; ns count ns-would");
+  EXPECT_EQ(Outline(alone[0]), "ns#0 return ns-0; ns note ns-would");
 }
 
 TEST_F(PolicyProgram, DeniesBeforeItAllows) {
@@ -90,7 +91,7 @@ TEST_F(PolicyProgram, DeniesBeforeItAllows) {
                                         .ChainsOf(kApi);
   ASSERT_THAT(chains, SizeIs(1));
   EXPECT_EQ(Outline(chains[0]),
-            "out#deny0 drop out-deny0; try#deny0 count try-deny0; out#0 return out-0; out#0 return "
+            "out#deny0 drop out-deny0; try#deny0 note try-deny0; out#0 return out-0; out#0 return "
             "out-0; out#0 return out-0; out#0 return out-0; out count out-refused; out drop");
   EXPECT_THAT(chains[0].name, StartsWith("out-"));
 }

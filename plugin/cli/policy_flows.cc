@@ -1,0 +1,270 @@
+#include "plugin/cli/policy_flows.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include <netinet/in.h>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/cli/attachment_view.h"
+#include "plugin/rules/policy_admission.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using policy::Ports;
+
+// The fields of a flow's key, each padded to a register's four bytes.
+class KeyReader {
+ public:
+  explicit KeyReader(std::span<const std::uint8_t> key) : rest_(key) {}
+
+  [[nodiscard]] std::span<const std::uint8_t> Take(std::size_t bytes) {
+    constexpr std::size_t kRegister = 4;
+    const std::span<const std::uint8_t> field = rest_.first(bytes);
+    rest_ = rest_.subspan((bytes + kRegister - 1) / kRegister * kRegister);
+    return field;
+  }
+
+ private:
+  std::span<const std::uint8_t> rest_;
+};
+
+bool HasPort(std::uint8_t protocol) {
+  return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
+}
+
+std::string PortText(const Flow& flow) {
+  if (HasPort(flow.protocol)) {
+    return Text(Ports{static_cast<Ports::Protocol>(flow.protocol), flow.port, flow.port});
+  }
+  return flow.protocol == IPPROTO_ICMP ? Text(Ports{Ports::Protocol::kIcmp})
+                                       : Cat("protocol ", int{flow.protocol});
+}
+
+void Remember(Holders now, Holders& known) {
+  known.of_node = std::move(now.of_node);
+  known.subnets.merge(now.subnets);
+  for (Holder& holder : now.allocations) {
+    const auto is_known = [&](const Holder& other) {
+      return other.end.address == holder.end.address && other.created == holder.created;
+    };
+    if (std::ranges::none_of(known.allocations, is_known)) {
+      known.allocations.push_back(std::move(holder));
+    }
+  }
+}
+
+// Who had this address at `last`, in seconds since 1970.
+policy::End EndAt(const Ip& address, const Holders& holders, std::uint64_t last) {
+  const Holder* latest = nullptr;
+  for (const Holder& holder : holders.allocations) {
+    if (holder.end.address == address && holder.created <= last &&
+        (latest == nullptr || holder.created >= latest->created)) {
+      latest = &holder;
+    }
+  }
+  return latest != nullptr
+             ? latest->end
+             : policy::End{.address = address, .is_node = holders.of_node.contains(address)};
+}
+
+// Whether it was an allocation's, which is gone, or has an address that another one has by now.
+bool IsGone(const policy::End& end, const Holders& holders) {
+  return !end.workload && !end.is_node &&
+         std::ranges::any_of(holders.subnets,
+                             [&](const Cidr& subnet) { return subnet.Contains(*end.address); });
+}
+
+Json PeerJson(const policy::End& end) {
+  if (end.is_node) {
+    return "node";
+  }
+  if (!HasNamespace(end)) {
+    return Cidr::Host(*end.address).Text();
+  }
+  Json selector = {{"namespace", end.workload->nomad_namespace}};
+  if (!end.workload->job.empty()) {
+    selector["job"] = cni::ParentJob(end.workload->job);
+  }
+  return selector;
+}
+
+std::string EntryFor(const Flow& flow, policy::Direction direction) {
+  const bool is_to = direction == policy::Direction::kTo;
+  Json entry = {{is_to ? "from" : "to", Json::array({PeerJson(is_to ? flow.from : flow.to)})}};
+  if (HasPort(flow.protocol) || flow.protocol == IPPROTO_ICMP) {
+    entry["ports"] = Json::array({PortText(flow)});
+  }
+  return entry.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Of "namespaces, api", which leave it closed together, any may let it pass: the first.
+void SuggestEntry(const policy::Program& program, const std::string& refused_by, Flow& flow) {
+  const std::string name = refused_by.substr(0, refused_by.find(", "));
+  for (const auto& [direction, end] : {std::pair(policy::Direction::kTo, &flow.to),
+                                       std::pair(policy::Direction::kFrom, &flow.from)}) {
+    if (!end->workload) {
+      continue;
+    }
+    for (const policy::Policy& each : program.PoliciesAbout(direction, *end->workload)) {
+      if (each.name == name && each.is_closed) {
+        flow.policy = name;
+        flow.entry = EntryFor(flow, direction);
+        return;
+      }
+    }
+  }
+}
+
+void Explain(const policy::Program& program, const Holders& holders, Flow& flow) {
+  flow.now = Judge(program,
+                   {.from = flow.from,
+                    .to = flow.to,
+                    .protocol = static_cast<Ports::Protocol>(flow.protocol),
+                    .port = flow.port});
+  const std::string refused_by = flow.now.is_allowed ? flow.now.WouldBeRefusedBy() : flow.now.By();
+  if (!refused_by.empty() && !IsGone(flow.from, holders) && !IsGone(flow.to, holders)) {
+    SuggestEntry(program, refused_by, flow);
+  }
+}
+
+Flow Decode(const nft::Socket::Noted& noted, Family family, const Holders& holders) {
+  const std::size_t address_bytes = family == Family::kIpv4 ? 4 : 16;
+  const std::uint64_t age_ms =
+      rules::kFlowTimeoutMs - std::min(noted.expires_ms, rules::kFlowTimeoutMs);
+  KeyReader key(noted.key);
+  const Ip from(key.Take(address_bytes));
+  const Ip to(key.Take(address_bytes));
+  const std::uint8_t protocol = key.Take(1).front();
+  const std::span<const std::uint8_t> port = key.Take(2);
+  Flow flow = {.protocol = protocol == IPPROTO_ICMPV6 ? std::uint8_t{IPPROTO_ICMP} : protocol,
+               .tries = noted.packets,
+               .seconds_ago = age_ms / 1000};
+  if (HasPort(protocol)) {
+    flow.port = static_cast<std::uint16_t>(port[0] << 8 | port[1]);
+  }
+  const auto last = static_cast<std::uint64_t>(std::time(nullptr)) - flow.seconds_ago;
+  flow.from = EndAt(from, holders, last);
+  flow.to = EndAt(to, holders, last);
+  return flow;
+}
+
+std::string DecisionText(const Flow& flow) {
+  const std::string would = flow.now.WouldBeRefusedBy();
+  if (!flow.now.is_allowed) {
+    return Cat("refused by ", flow.now.By());
+  }
+  if (!would.empty()) {
+    return Cat("would be refused by ", would);
+  }
+  return flow.now.By().empty() ? "allowed now" : Cat("allowed now by ", flow.now.By());
+}
+
+std::vector<nft::Socket::Noted> NotedIn(state::Host& host, std::string_view noun, Family family) {
+  return host.nft.NotedIn(firewall::TableId(), firewall::SetName(noun, family));
+}
+
+Usage UsageOf(state::Host& host, std::string_view noun) {
+  Usage usage = {.total = rules::kMaxFlows};
+  for (const Family family : firewall::kFamilies) {
+    usage.used = std::max(usage.used, std::uint64_t{NotedIn(host, noun, family).size()});
+  }
+  return usage;
+}
+
+}  // namespace
+
+Flows ReadFlows(state::Host& host, Holders& known) {
+  const policy::Program& program = host.policy.Program();
+  Remember(FindHolders(host, TakeInventory(host)), known);
+  Flows read;
+  // One that was audited before it was refused is in two sets.
+  std::map<nft::Bytes, Flow> flows;
+  for (const std::string_view noun : {rules::kRefusedFlows, rules::kAuditedFlows}) {
+    for (const Family family : firewall::kFamilies) {
+      const std::vector<nft::Socket::Noted> noted = NotedIn(host, noun, family);
+      read.are_all = read.are_all && noted.size() < rules::kMaxFlows;
+      for (const nft::Socket::Noted& each : noted) {
+        Flow flow = Decode(each, family, known);
+        flow.is_refused = noun == rules::kRefusedFlows;
+        const auto [at, is_new] = flows.try_emplace(each.key, flow);
+        if (!is_new) {
+          flow.tries += at->second.tries;
+          at->second = at->second.seconds_ago <= flow.seconds_ago ? at->second : flow;
+          at->second.tries = flow.tries;
+        }
+      }
+    }
+  }
+  for (auto& each : flows) {
+    Explain(program, known, each.second);
+    read.flows.push_back(std::move(each.second));
+  }
+  std::ranges::sort(read.flows, {}, &Flow::seconds_ago);
+  return read;
+}
+
+Usage UsageOfRefusedFlows(state::Host& host) {
+  return UsageOf(host, rules::kRefusedFlows);
+}
+
+Usage UsageOfAuditedFlows(state::Host& host) {
+  return UsageOf(host, rules::kAuditedFlows);
+}
+
+std::string ShowFlows(const Flows& flows) {
+  Table table({"LAST", "TRIES", "FROM", "TO", "PORT", "IS"}, "");
+  std::set<std::pair<std::string, std::string>> entries;
+  for (const Flow& flow : flows.flows) {
+    table.Add({ShowAge(std::chrono::seconds(flow.seconds_ago)),
+               Cat(flow.tries),
+               Text(flow.from),
+               Text(flow.to),
+               PortText(flow),
+               DecisionText(flow)});
+    if (!flow.entry.empty()) {
+      entries.emplace(flow.policy, flow.entry);
+    }
+  }
+  std::string text = table.Text();
+  if (!entries.empty()) {
+    text += "\nThese entries would let them pass. Each goes into the \"allow\" of its policy:\n";
+  }
+  for (const auto& [policy, entry] : entries) {
+    text += Format("  {}: {}\n", policy, entry);
+  }
+  return text;
+}
+
+Json ToJson(const Flow& flow) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const std::string would = flow.now.WouldBeRefusedBy();
+  const auto end_json = [&](const policy::End& end) -> Json {
+    const cni::Workload workload = end.workload.value_or(cni::Workload());
+    return {{"address", end.address->Text()},
+            {"namespace", or_null(workload.nomad_namespace)},
+            {"job", or_null(workload.job)},
+            {"group", or_null(workload.group)},
+            {"node", end.is_node}};
+  };
+  return {{"from", end_json(flow.from)},
+          {"to", end_json(flow.to)},
+          {"port", PortText(flow)},
+          {"tries", flow.tries},
+          {"secondsAgo", flow.seconds_ago},
+          {"refused", flow.is_refused},
+          {"allowedNow", flow.IsAllowedNow()},
+          {"by", or_null(would.empty() ? flow.now.By() : would)},
+          {"policy", or_null(flow.policy)},
+          {"entry", flow.entry.empty() ? Json() : Json::parse(flow.entry)}};
+}
+
+}  // namespace nomad_bridge::cli

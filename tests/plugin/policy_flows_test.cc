@@ -1,0 +1,222 @@
+// policy status -flows: what an operator needs to find the entry that is missing.
+#include "tests/plugin/policy_world.h"
+#include "tests/support/soon.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class PolicyFlows : public PolicyWorld {
+ protected:
+  [[nodiscard]] json Flows() { return json::parse(Output("policy status -flows -json")); }
+
+  bool Connects(const Node& from, const Node& to, int family = 4) {
+    return Ask(from,
+               {.protocol = Protocol::kTcp,
+                .to = AddressOfNode(to, family),
+                .port = 80,
+                .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  }
+
+  static json Audited(json policy) {
+    policy["mode"] = "audit";
+    return policy;
+  }
+
+  // Of a job, as flows have it.
+  [[nodiscard]] json End(const Node& node,
+                         const std::string& nomad_namespace,
+                         const std::string& job) {
+    return {{"address", AddressOfNode(node)},
+            {"namespace", nomad_namespace},
+            {"job", job},
+            {"group", "main"},
+            {"node", false}};
+  }
+};
+
+TEST_F(PolicyFlows, OfAnAuditedPolicyLeadToTheEntryThatAllowsThem) {
+  const Node& api = Start("prod", "api");
+  const Node& scraper = Start("infra", "prometheus");
+  Apply({Audited(kNamespaces)});
+  ASSERT_TRUE(Connects(scraper, api));
+
+  const json document = Flows();
+  EXPECT_EQ(document["complete"], true);
+  ASSERT_EQ(document["flows"].size(), 1U) << document;
+  const json flow = document["flows"][0];
+  EXPECT_EQ(flow["from"], End(scraper, "infra", "prometheus"));
+  EXPECT_EQ(flow["to"], End(api, "prod", "api"));
+  EXPECT_EQ(flow["port"], "tcp/80");
+  EXPECT_EQ(flow["tries"], 1);
+  EXPECT_EQ(flow["refused"], false);
+  EXPECT_EQ(flow["allowedNow"], false);
+  EXPECT_EQ(flow["by"], "namespaces");
+  EXPECT_EQ(flow["policy"], "namespaces");
+
+  json enforced = kNamespaces;
+  enforced["allow"].push_back(flow["entry"]);
+  Apply({enforced});
+  EXPECT_TRUE(Connects(scraper, api));
+  EXPECT_TRUE(Flows()["flows"][0]["allowedNow"]);
+}
+
+TEST_F(PolicyFlows, SayWhatWasRefusedByFamilyAndProtocol) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api, 4));
+  EXPECT_FALSE(Connects(etl, api, 6));
+  EXPECT_NE(etl.Run({"ping", "-c", "1", "-W", "1", AddressOfNode(api)}).exit_code, 0);
+
+  std::set<std::string> refused;
+  const json document = Flows();
+  for (const json& flow : document["flows"]) {
+    EXPECT_EQ(flow["refused"], true) << flow;
+    refused.insert(Cat(std::string(flow["to"]["address"]), ' ', std::string(flow["port"])));
+  }
+  EXPECT_EQ(refused,
+            (std::set{Cat(AddressOfNode(api, 4), " tcp/80"),
+                      Cat(AddressOfNode(api, 6), " tcp/80"),
+                      Cat(AddressOfNode(api, 4), " icmp")}));
+}
+
+// Audited first, then refused.
+TEST_F(PolicyFlows, OfOneWayAreOneLine) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({Audited(kNamespaces)});
+  EXPECT_TRUE(Connects(etl, api));
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+
+  const json document = Flows();
+  ASSERT_EQ(document["flows"].size(), 1U) << document;
+  EXPECT_GE(document["flows"][0]["tries"], 2);
+  EXPECT_EQ(document["flows"][0]["refused"], true);
+}
+
+TEST_F(PolicyFlows, AreShownAgainWithTheNamesThatTheyHad) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+  const Process watch =
+      Process::Start({.argv = {"sh",
+                               "-c",
+                               Format("sleep 60 | script -qefc '{} policy status -flows -watch' "
+                                      "/run/watched >/dev/null",
+                                      Line({}).argv.front())},
+                      .in_child = [&] { host().Enter(); }});
+  const auto times_shown = [] {
+    const std::string watched = FindFile("/run/watched").value_or("");
+    std::size_t times = 0;
+    for (std::size_t at = watched.find("dev/etl/main"); at != watched.npos;
+         at = watched.find("dev/etl/main", at + 1)) {
+      ++times;
+    }
+    return times;
+  };
+  EXPECT_TRUE(Soon([&] { return times_shown() != 0; }));
+  Detach(DualStack(), As(etl.name(), etl));
+  const std::size_t before = times_shown();
+  EXPECT_TRUE(Soon([&] { return times_shown() > before + 1; }));
+}
+
+TEST_F(PolicyFlows, OfOneThatIsGoneHaveItsAddressAloneAndNoEntry) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+  Detach(DualStack(), As(etl.name(), etl));
+
+  const json flow = Flows()["flows"][0];
+  EXPECT_EQ(flow["from"]["job"], nullptr);
+  EXPECT_EQ(flow["from"]["address"], AddressOfNode(etl));
+  EXPECT_EQ(flow["entry"], nullptr);
+}
+
+TEST_F(PolicyFlows, AreNotTakenForElementsWithoutAnOwner) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("nothing to repair"));
+  EXPECT_EQ(Flows()["flows"].size(), 1U);
+}
+
+TEST_F(PolicyFlows, ComeBackWithASavedRuleset) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+  host().Shell("nft list ruleset > /run/saved; nft flush ruleset; nft -f /run/saved");
+
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_EQ(Flows()["flows"].size(), 1U);
+  EXPECT_FALSE(Connects(etl, api));
+}
+
+TEST_F(PolicyFlows, SayThatTheirSetIsFullAndStillRefuse) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  std::string full = "add element inet nomad-bridge refused_flows4 {";
+  for (int i = 0; i < 4096; ++i) {
+    full += Format(" 198.51.{}.{} . 192.0.2.1 . tcp . 80,", i / 256, i % 256);
+  }
+  host().Nft(Cat(full, " }"));
+
+  EXPECT_FALSE(Connects(etl, api));
+  EXPECT_EQ(Flows()["complete"], false);
+  EXPECT_THAT(RunLine("policy status -flows"), Exits(0, Err(HasSubstr("a set of flows is full"))));
+}
+
+TEST_F(PolicyFlows, AreDottedInTheGraphOfWhoReachesWhom) {
+  const Node& api = Start("prod", "api");
+  Start("prod", "db");
+  const Node& scraper = Start("infra", "prometheus");
+  json policy = kNamespaces;
+  policy["allow"].push_back(
+      {{"from", {{{"namespace", "infra"}, {"job", "prometheus"}}}}, {"ports", {"tcp/9100"}}});
+  Apply({policy});
+  EXPECT_FALSE(Connects(scraper, api));
+
+  const std::string graph = Output("policy show -graph");
+  EXPECT_THAT(graph, HasSubstr("flowchart LR\n"));
+  const auto id = [&](const std::string& name) {
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(graph, found, std::regex(Format("(n[0-9]+)\\[\"{}\"\\]", name))));
+    return found.str(1);
+  };
+  EXPECT_THAT(graph, HasSubstr(Format("  {} -->|tcp/9100| {}\n", id("infra"), id("prod"))));
+  EXPECT_THAT(graph, HasSubstr(Format("  {} -.->|refused 1| {}\n", id("infra"), id("prod"))));
+  EXPECT_THAT(graph, Not(HasSubstr(Format("  {} -->|all| {}", id("infra"), id("prod")))));
+  EXPECT_THAT(Output("policy show -graph -jobs"), HasSubstr("[\"prod/db\"]"));
+}
+
+TEST_F(PolicyFlows, StatusSaysWhatRulesAreAndThatTheKernelHasOthers) {
+  Start("prod", "api");
+  Apply({kNamespaces});
+  EXPECT_THAT(Output("policy status"), HasSubstr("allow from same-namespace"));
+  host().Must(Words("nft flush chain inet nomad-bridge judge"));
+  EXPECT_THAT(RunLine("policy status"),
+              Exits(1, Err(AllOf(HasSubstr("chain judge"), HasSubstr("nomad-bridge reconcile")))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  EXPECT_EQ(RunLine("policy status").exit_code, 0);
+}
+
+TEST_F(PolicyFlows, ApplySaysWhatChangesByGroup) {
+  Start("prod", "api");
+  Start("prod", "db");
+  WritePolicies({Audited(kNamespaces)});
+  const Outcome applied = Run({"policy", "apply", kDirectory});
+  EXPECT_THAT(applied, Exits(0, Err(HasSubstr("nothing is closed"))));
+  EXPECT_THAT(applied.out, ::testing::ContainsRegex("prod +api +main +1 +- -> namespaces"));
+  WritePolicies({kNamespaces});
+  EXPECT_THAT(Run({"policy", "apply", "-v", kDirectory}).out, HasSubstr("ALLOC"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
