@@ -163,7 +163,21 @@ class Run {
     if (!IsTcp() && connection_.to == Place::kNode) {
       what.catches.push_back(AtInput());
     }
+    if (!IsTcp() && server_) {
+      trail_.reader_link = FindReaderLink();
+    }
+    if (!trail_.reader_link.empty()) {
+      what.catches.push_back({.packet = PacketKind::kRequest, .device = trail_.reader_link});
+    }
     return what;
+  }
+
+  [[nodiscard]] std::string FindReaderLink() {
+    Interior inside{*server_, *connection_.server_record};
+    const std::string veth = state::HostVethName(inside.record.id);
+    return !FindFrameReaderNote(inside) ? std::string()
+           : facts_.FindLink(veth)      ? veth
+                                        : inside.record.link.gateway_ifname;
   }
 
   // The bridge and the host's end of the containers at both ends.
@@ -361,12 +375,11 @@ class Run {
     if (!host_.conntrack) {
       host_.conntrack = conntrack::Conntrack::In(host_.netns);
     }
-    const conntrack::Beginning beginning = {.protocol = flow_.protocol,
-                                            .source = flow_.source,
-                                            .source_port = flow_.source_port,
-                                            .destination = flow_.destination,
-                                            .destination_port = flow_.destination_port};
-    host_.conntrack->ForgetBegun(beginning);
+    host_.conntrack->ForgetBegun({.protocol = flow_.protocol,
+                                  .source = flow_.source,
+                                  .source_port = flow_.source_port,
+                                  .destination = flow_.destination,
+                                  .destination_port = flow_.destination_port});
   }
 
   NodeFacts& facts_;

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace nomad_bridge::causes {
+namespace {
+
+bool IsCatch(const Seen& seen, probe::PacketKind packet) {
+  return seen.marker && seen.packet == packet &&
+         seen.step.verdict.code == nft::Verdict::Code::kDrop;
+}
+
+}  // namespace
 
 const Seen* Trail::Find(const Place& place) const {
   const auto found = std::ranges::find_if(steps, [&](const Seen& each) {
@@ -31,9 +39,14 @@ const Seen* Trail::LookupDrop() const {
 }
 
 bool Trail::IsCaught(probe::PacketKind packet) const {
-  return std::ranges::any_of(steps, [&](const Seen& each) {
-    return each.marker && each.packet == packet &&
-           each.step.verdict.code == nft::Verdict::Code::kDrop;
+  return std::ranges::any_of(steps, [&](const Seen& each) { return IsCatch(each, packet); });
+}
+
+// Without egress hooks it is caught at a hook that has no device (netlink/probe/observer.h).
+bool Trail::HasLeftForReader() const {
+  return !reader_link.empty() && std::ranges::any_of(steps, [&](const Seen& each) {
+    return IsCatch(each, probe::PacketKind::kRequest) &&
+           (each.marker->device.empty() || each.marker->device == reader_link);
   });
 }
 

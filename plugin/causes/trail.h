@@ -22,6 +22,9 @@ class Trail {
   bool is_complete = true;    // false: the kernel has lost some of the trace
   std::vector<Seen> steps;    // of request and answer, in their order
   std::vector<Seen> lookups;  // of neighbours
+  // By which a datagram leaves the node for a sandbox or a virtual machine, and where it is caught.
+  // Empty: the server's container has its frames itself, or the probe is TCP.
+  std::string reader_link;
 
   // In front of all rules of a hook, or behind them.
   struct Place {
@@ -41,6 +44,8 @@ class Trail {
   [[nodiscard]] const Seen* LookupDrop() const;
   // The request or the answer was taken off its way by us.
   [[nodiscard]] bool IsCaught(probe::PacketKind packet) const;
+  // A datagram was taken off its way to a sandbox or a virtual machine.
+  [[nodiscard]] bool HasLeftForReader() const;
   [[nodiscard]] bool IsRefused() const;  // by a reset
 };
 

@@ -104,7 +104,9 @@ class Builder {
     Add(What::kBridge,
         record.link.gateway_ifname.empty() ? "network" : record.link.gateway_ifname,
         is_inside(PacketKind::kRequest, Point::kPrerouting, false));
-    Add(What::kContainer, "container", is_inside(PacketKind::kRequest, Point::kInput, true));
+    Add(What::kContainer,
+        "container",
+        is_inside(PacketKind::kRequest, Point::kInput, true) || trail_.HasLeftForReader());
     AddAnswers(is_inside(PacketKind::kAnswer, Point::kOutput, false));
   }
 

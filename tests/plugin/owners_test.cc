@@ -10,7 +10,7 @@ namespace {
 class Owners : public CliWorld {
  protected:
   void SetUp() override {
-    config_ = Publish({Port(8080, 80)}, DualStack());
+    config_ = Publish({Port(8080, 80), Port(8080, 80, "udp")}, DualStack());
     result_ = Attach(config_, Allocation());
     container().Must(Words("ip link set lo up"));
   }
@@ -47,6 +47,7 @@ class Owners : public CliWorld {
   // The addresses and the service of the allocation, behind `end`: eth0 or a tap of the container.
   void StartMachine(const std::string& end) {
     Node& machine = AddContainer("machine");
+    machine_ = &machine;
     machine.Must(Words("ip tuntap add eth0 mode tap vnet_hdr"));
     machine.Must({"ip", "link", "set", "eth0", "address", At(result_, "/interfaces/2/mac")});
     Start(kCarrier, {container().path(), end, machine.path(), "eth0"});
@@ -87,16 +88,26 @@ class Owners : public CliWorld {
         "ip link set tap0 up; ip link set br0 up");
   }
 
+  // A probe's datagram is taken off its way to the machine.
   void ExpectNobodyAccused(const std::string& reader) {
+    const std::string received = DatagramsOfMachine();
     EXPECT_THAT(
         RunLine("inspect 8080"),
         Exits(0, Out(::testing::ContainsRegex(Cat("Note .*the frames of 'eth0' go to ", reader)))));
+    EXPECT_THAT(RunLine("doctor ports.probe"),
+                Exits(0, Out(HasSubstr("4 published ports reached"))));
     EXPECT_THAT(DoctorNow(), Exits(0, Out(HasSubstr("\n0 failures, 0 warnings, 3 ok\n"))));
     EXPECT_THAT(CheckNow(), Exits(0, Out(""), Err("")));
+    EXPECT_EQ(DatagramsOfMachine(), received);
+  }
+
+  [[nodiscard]] std::string DatagramsOfMachine() const {
+    return machine_->Must({"grep", "-h", "^Udp", "/proc/net/snmp", "/proc/net/snmp6"});
   }
 
   json config_;
   json result_;
+  Node* machine_ = nullptr;
   std::vector<Process> running_;
 };
 
@@ -135,9 +146,10 @@ TEST_F(Owners, TapInAnotherBridgeTakesNothing) {
 // Whether it means to answer cannot be told from here.
 TEST_F(Owners, SilentVirtualMachineIsNoFaultOfTheNode) {
   RedirectToTap();
-  EXPECT_THAT(RunLine("inspect 8080"),
+  EXPECT_THAT(RunLine(Cat("inspect 8080 -from ", kOutsideIp4)),
               Exits(1,
-                    Out(AllOf(HasSubstr("its listeners cannot be seen from here"),
+                    Out(AllOf(HasSubstr("nomad X  container\n"),  // of UDP: no neighbour takes it
+                              HasSubstr("its listeners cannot be seen from here"),
                               HasSubstr("advice: look there for what it does not answer"),
                               Not(HasSubstr("no listener")),
                               Not(HasSubstr("fix:"))))));

@@ -98,9 +98,12 @@ TEST_F(Firecracker, HasTheAllocationsAddressAndPort) {
   for (const char* const part : {"tun type tap",
                                  "Redirect to device tap0",
                                  "Redirect to device eth0",
+                                 "tcp 20000  uplink ✓",
+                                 "udp 20000  uplink ✓",
                                  "the frames of 'eth0' go to tap 'tap0'"}) {
     EXPECT_THAT(seen, HasSubstr(part));
   }
+  EXPECT_THAT(seen, Not(HasSubstr("✗")));
   ExpectAllTyped();
 }
 
