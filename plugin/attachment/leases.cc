@@ -87,7 +87,8 @@ void RestoreLeases(state::Host& host,
 
 void ReleaseAddresses(const state::Record& record) {
   ReleaseLeases(record.id, record.ipam.data_dir, AddressesOnly(record.ipam.leases));
-  // With the recorded config and arguments: by now the runtime may have others, or none.
+  // With what ADD recorded: gc has no request. DEL puts its request's into the record before
+  // (cni::WithConfigOf).
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }

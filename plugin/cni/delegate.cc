@@ -152,8 +152,14 @@ std::optional<DelegatedIpam> FindDelegatedIpam(const Request& request,
 DelegatedIpam WithConfigOf(const Request& request,
                            const std::string& ipam_type,
                            DelegatedIpam recorded) {
-  return ipam_type == recorded.type ? FindDelegatedIpam(request, ipam_type).value_or(recorded)
-                                    : std::move(recorded);
+  if (ipam_type == recorded.type) {
+    recorded.cni_path = request.cni_path;
+    recorded.config = request.config_text;
+    if (!request.args.empty()) {
+      recorded.args = request.args;
+    }
+  }
+  return recorded;
 }
 
 std::string InvokeIpam(const DelegatedIpam& ipam,

@@ -42,6 +42,8 @@ struct DelegatedIpam {
                                                              const std::string& ipam_type);
 
 // `recorded`, with the request's config if that names the same plugin: it may have been put right.
+// Without CNI_ARGS in the request those of ADD stay: Nomad's DEL sends none, and the specification
+// gives DEL the same parameters as ADD.
 [[nodiscard]] DelegatedIpam WithConfigOf(const Request& request,
                                          const std::string& ipam_type,
                                          DelegatedIpam recorded);

@@ -172,6 +172,23 @@ TEST_F(DelegatedIpam, GetsOurEnvironmentWithTheCommandAndTheAttachmentInIt) {
                 "\nOF_THE_RUNTIME=kept = as it is\n"));
 }
 
+TEST_F(DelegatedIpam, KeepsTheArgumentsOfAddWhereTheRequestHasNone) {
+  const cni::DelegatedIpam recorded = {
+      .type = "x", .cni_path = "/old", .args = "A=1", .config = "old"};
+  cni::Request request;
+  request.cni_path = "/new";
+  request.config_text = "new";
+  const auto shown = [&](const std::string& type) {
+    const cni::DelegatedIpam used = cni::WithConfigOf(request, type, recorded);
+    return Joined(std::vector{used.type, used.cni_path, used.args, used.config}, " ");
+  };
+
+  EXPECT_EQ(shown("x"), "x /new A=1 new");
+  EXPECT_EQ(shown("other"), "x /old A=1 old");
+  request.args = "B=2";
+  EXPECT_EQ(shown("x"), "x /new B=2 new");
+}
+
 TEST_F(DelegatedIpam, GetsTheVerbsOfTheSpecification) {
   WritePlugin("printf %s $CNI_COMMAND");
   for (const cni::Verb verb :
