@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <utility>
 
 #include <unistd.h>
 
@@ -39,14 +40,25 @@ std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, 
   return row;
 }
 
-std::string ShowUsage(const std::optional<Usage>& usage, std::string_view what) {
+std::string ShowUsage(const Usage& usage, std::string_view what) {
   constexpr std::uint64_t kMillion = 1'000'000;
-  if (!usage) {
-    return Cat("? ", what);
-  }
   // The addresses of an IPv6 network: nobody reads twenty digits.
-  return usage->free() > kMillion ? Cat("more than a million ", what)
-                                  : Format("{} of {} {}", usage->free(), usage->total, what);
+  return usage.free() > kMillion ? Cat("more than a million ", what)
+                                 : Format("{} of {} {}", usage.free(), usage.total, what);
+}
+
+// "?" where root would see it. What nobody can know is left out: another IPAM plugin's addresses.
+std::string ShowFree(const Network& network, bool is_complete) {
+  std::vector<std::string> parts;
+  for (const auto& [usage, what] :
+       {std::pair{network.addresses, "addresses"}, std::pair{network.ports, "bridge ports"}}) {
+    if (usage) {
+      parts.push_back(ShowUsage(*usage, what));
+    } else if (!is_complete) {
+      parts.push_back(Cat("? ", what));
+    }
+  }
+  return parts.empty() ? "" : Cat(Joined(parts, " and "), " free");
 }
 
 // With several networks, a line for each.
@@ -61,11 +73,10 @@ std::string Summary(const Inventory& inventory) {
   }
   std::string text = Counted(shown.size(), "attachment");
   for (const Network* const network : networks) {
-    text += Cat(networks.size() == 1 ? "; " : Format("\n{}: ", network->name),
-                ShowUsage(network->addresses, "addresses"),
-                " and ",
-                ShowUsage(network->ports, "bridge ports"),
-                " free");
+    const std::string free = ShowFree(*network, inventory.is_complete);
+    if (!free.empty()) {
+      text += Cat(networks.size() == 1 ? "; " : Format("\n{}: ", network->name), free);
+    }
   }
   return Cat(text, '\n');
 }

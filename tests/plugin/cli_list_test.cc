@@ -115,6 +115,17 @@ TEST_F(List, WithSeveralNetworksHasALineForEach) {
                   "other: 252 of 253 addresses and 1022 of 1023 bridge ports free\n"));
 }
 
+TEST_F(List, LeavesOutTheAddressesOfAnotherIpamPlugin) {
+  const json config =
+      Config({{"cniVersion", "1.0.0"},
+              {"ipam", {{"type", "static"}, {"addresses", {{{"address", "10.7.0.9/24"}}}}}}});
+  Attach(config, {{"CNI_PATH", "/usr/lib/cni"}});
+  EXPECT_THAT(RunLine("list"), Err("1 attachment; 1022 of 1023 bridge ports free\n"));
+  EXPECT_EQ(ListJson().at("networks").at(0).at("addresses"), nullptr);
+  host().Must(Words("ip link delete nomad"));
+  EXPECT_THAT(RunLine("list"), Err("1 attachment\n"));
+}
+
 TEST_F(List, IsFilteredByGlobs) {
   AttachTwo();
   const std::string veth = ListJson("job=billing").at("attachments").at(0).at("hostVeth");
