@@ -1,4 +1,5 @@
 // policy status and show: what the kernel judges by, and what it has counted.
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -31,13 +32,19 @@ constexpr std::array kStatusFlags = {
     Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
     kJsonFlag};
 
-constexpr std::string_view kNoFlows =
-    "policies have refused nothing within the last hour, nor would audited ones have\n";
 constexpr std::string_view kFull =
     "a set of flows is full (4096): newer ones may be missing until others are an hour old";
 
-std::string FlowsText(const Flows& flows) {
-  return flows.flows.empty() ? std::string(kNoFlows) : ShowFlows(flows);
+// Without flows: since when, for rules that were lost and repaired begin anew.
+std::string FlowsText(state::Host& host, const Flows& flows) {
+  if (!flows.flows.empty()) {
+    return ShowFlows(flows);
+  }
+  const std::vector<RuleCount> counts = CountByRule(host);
+  const auto eldest = std::ranges::min_element(counts, {}, &RuleCount::since);
+  return Format(
+      "policies have refused nothing within the last hour, and would refuse nothing{}\n",
+      eldest == counts.end() ? "" : Cat("; their rules are in the kernel since ", eldest->since));
 }
 
 // Until a key is pressed.
@@ -47,7 +54,7 @@ void WatchFlows(state::Host& host) {
   Holders known;
   do {
     host.policy.Refresh();
-    Print(Cat(kClearScreen, FlowsText(ReadFlows(host, known)), "any key ends this\n"));
+    Print(Cat(kClearScreen, FlowsText(host, ReadFlows(host, known)), "any key ends this\n"));
   } while (!keys.Await(kPause));
 }
 
@@ -63,7 +70,7 @@ int RunFlows(state::Host& host, const Arguments& arguments) {
                    {"flows", ArrayOf(flows.flows, [](const Flow& flow) { return ToJson(flow); })}});
     return kYes;
   }
-  Print(FlowsText(flows));
+  Print(FlowsText(host, flows));
   if (!flows.are_all) {
     LogLine("{}", kFull);
   }

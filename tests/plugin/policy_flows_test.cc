@@ -156,6 +156,9 @@ TEST_F(PolicyFlows, ComeBackWithASavedRuleset) {
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   EXPECT_EQ(Flows()["flows"].size(), 1U);
   EXPECT_FALSE(Connects(etl, api));
+  host().Shell("nft flush ruleset");
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_THAT(Output("policy status -flows"), HasSubstr("their rules are in the kernel since 20"));
 }
 
 TEST_F(PolicyFlows, SayThatTheirSetIsFullAndStillRefuse) {
