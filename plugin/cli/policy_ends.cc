@@ -135,10 +135,8 @@ bool CanConnect(const End& from, const End& to) {
   return !from.address || !to.address || from.address->family() == to.address->family();
 }
 
-}  // namespace
-
-std::vector<policy::Connection> ConnectionsOf(const TypedConnection& typed,
-                                              const std::optional<NodeNow>& node) {
+// Each with the port that it is asked at.
+std::vector<Target> TargetsOf(const TypedConnection& typed, const std::optional<NodeNow>& node) {
   std::vector<Target> to = TargetsOf(typed.to, node);
   std::vector<Target> targets;
   for (Target& target : to) {
@@ -152,6 +150,14 @@ std::vector<policy::Connection> ConnectionsOf(const TypedConnection& typed,
     }
     Append(targets, !published.empty() ? std::move(published) : std::vector{std::move(target)});
   }
+  return targets;
+}
+
+}  // namespace
+
+std::vector<policy::Connection> ConnectionsOf(const TypedConnection& typed,
+                                              const std::optional<NodeNow>& node) {
+  const std::vector<Target> targets = TargetsOf(typed, node);
   std::vector<policy::Connection> connections;
   for (const Target& source : TargetsOf(typed.from, node)) {
     for (const Target& target : targets) {

@@ -180,13 +180,20 @@ Usage UsageOf(state::Host& host, std::string_view noun) {
   return usage;
 }
 
+// A flow that was audited before it was refused is in two sets: the later one tells.
+void Merge(Flow flow, Flow& into) {
+  const std::uint64_t tries = flow.tries + into.tries;
+  if (flow.seconds_ago < into.seconds_ago) {
+    into = std::move(flow);
+  }
+  into.tries = tries;
+}
+
 }  // namespace
 
 Flows ReadFlows(state::Host& host, Holders& known) {
-  const policy::Program& program = host.policy.Program();
   Remember(FindHolders(host, TakeInventory(host)), known);
   Flows read;
-  // One that was audited before it was refused is in two sets.
   std::map<nft::Bytes, Flow> flows;
   for (const std::string_view noun : {rules::kRefusedFlows, rules::kAuditedFlows}) {
     for (const Family family : firewall::kFamilies) {
@@ -197,13 +204,12 @@ Flows ReadFlows(state::Host& host, Holders& known) {
         flow.is_refused = noun == rules::kRefusedFlows;
         const auto [at, is_new] = flows.try_emplace(each.key, flow);
         if (!is_new) {
-          flow.tries += at->second.tries;
-          at->second = at->second.seconds_ago <= flow.seconds_ago ? at->second : flow;
-          at->second.tries = flow.tries;
+          Merge(std::move(flow), at->second);
         }
       }
     }
   }
+  const policy::Program& program = host.policy.Program();
   for (auto& each : flows) {
     Explain(program, known, each.second);
     read.flows.push_back(std::move(each.second));

@@ -84,6 +84,23 @@ std::vector<Mismatch> FindDamages(state::Host& host) {
   return damages.left();
 }
 
+std::string RuleTable(const std::vector<RuleCount>& counts) {
+  Table table({"RULE", "IS", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");
+  for (const RuleCount& count : counts) {
+    const auto packets_if = [&](What what) {
+      return count.what == what ? Cat(count.packets) : "-";
+    };
+    table.Add({count.rule,
+               count.text,
+               count.Mode(),
+               packets_if(What::kAllowed),
+               packets_if(What::kRefused),
+               packets_if(What::kWouldBeRefused),
+               count.since});
+  }
+  return table.Text();
+}
+
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
   if (arguments.Has("watch") && (!arguments.Has("flows") || arguments.Has("json"))) {
@@ -116,20 +133,7 @@ int RunStatus(const Arguments& arguments) {
             "nomad-bridge policy apply");
     return answer;
   }
-  Table table({"RULE", "IS", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");
-  for (const RuleCount& count : counts) {
-    const auto packets_if = [&](What what) {
-      return count.what == what ? Cat(count.packets) : "-";
-    };
-    table.Add({count.rule,
-               count.text,
-               count.Mode(),
-               packets_if(What::kAllowed),
-               packets_if(What::kRefused),
-               packets_if(What::kWouldBeRefused),
-               count.since});
-  }
-  Print(table.Text());
+  Print(RuleTable(counts));
   if (!files.text.empty()) {
     LogLine("{}; {}", files.text, files.fix.Line());
   }

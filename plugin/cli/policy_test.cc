@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -94,29 +93,33 @@ Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   return *worst;
 }
 
-std::string InWords(const Judged& judged) {
-  const auto& [connection, answer] = judged;
-  const auto by_and_where = [&](std::string policy::Opinion::*rule) {
-    std::vector<std::string> rules;
-    for (const auto& [opinion, place, end] :
-         {std::tuple(&answer.source, "source", &connection.from),
-          std::tuple(&answer.target, "target", &connection.to)}) {
-      if (!(opinion->*rule).empty()) {
-        rules.push_back(Format("{} at the {}, {}", opinion->*rule, place, Text(*end)));
-      }
-    }
-    return Joined(rules, ", and by ");
-  };
-  if (!answer.is_allowed) {
-    const bool is_at_source = answer.target.by.empty();
-    return Format("refused by {} at the {}, {}\n",
-                  answer.By(),
-                  is_at_source ? "source" : "target",
-                  Text(is_at_source ? connection.from : connection.to));
+std::string At(const std::string& rule, const char* place, const policy::End& end) {
+  return Format("{} at the {}, {}", rule, place, Text(end));
+}
+
+// "egress#0 at the source, dev/etl, and by api#0 at the target, prod/api"; empty without rules.
+std::string Rules(const Judged& judged, std::string policy::Opinion::*rule) {
+  std::vector<std::string> rules;
+  if (const std::string& of_source = judged.answer.source.*rule; !of_source.empty()) {
+    rules.push_back(At(of_source, "source", judged.connection.from));
   }
-  const std::string would = by_and_where(&policy::Opinion::would_be_refused_by);
+  if (const std::string& of_target = judged.answer.target.*rule; !of_target.empty()) {
+    rules.push_back(At(of_target, "target", judged.connection.to));
+  }
+  return Joined(rules, ", and by ");
+}
+
+std::string InWords(const Judged& judged) {
+  const policy::Answer& answer = judged.answer;
+  if (!answer.is_allowed) {
+    return Cat("refused by ",
+               answer.target.by.empty() ? At(answer.By(), "source", judged.connection.from)
+                                        : At(answer.By(), "target", judged.connection.to),
+               '\n');
+  }
+  const std::string would = Rules(judged, &policy::Opinion::would_be_refused_by);
   return Cat(answer.By().empty() ? "allowed: no policy refuses it"
-                                 : Cat("allowed by ", by_and_where(&policy::Opinion::by)),
+                                 : Cat("allowed by ", Rules(judged, &policy::Opinion::by)),
              would.empty() ? "" : Cat("; in audit, would be refused by ", would),
              '\n');
 }
