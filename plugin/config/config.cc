@@ -48,7 +48,9 @@ void CheckForAdd(const JsonView& config, const cni::Args& args) {
 }
 
 // The reference firewall, portmap and loopback plugins never look at CNI_ARGS: under their names it
-// holds labels only, and no mistake in it is a reason to fail.
+// holds labels only, and a mistake in it is no reason to fail. But policies select an allocation by
+// its labels, and do so by the part kForward: a job that could hide its labels by a mistake in its
+// own arguments would escape them.
 cni::Args ParseArgsFor(const cni::PluginType& type,
                        const cni::Request& request,
                        const JsonView& config) {
@@ -59,7 +61,9 @@ cni::Args ParseArgsFor(const cni::PluginType& type,
     }
     return args;
   } catch (const Error&) {
-    if (type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
+    const bool labels_decide =
+        request.verb == cni::Verb::kAdd && type.Provides(cni::Part::kForward);
+    if (labels_decide || type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
       throw;
     }
     return {};
