@@ -207,6 +207,9 @@ if [ -e /proc/sys/net/bridge ]; then
   try "nomad-bridge policy test -from search -to 8080"
   fails
   shows "refused by namespaces at the target, prod/billing"
+  try "rm policy.d/namespaces.json"
+  try "nomad-bridge policy apply policy.d"
+  succeeds
 else
   echo "The module br_netfilter, without which no rule sees what neighbours send each other, is not loaded."
 fi
