@@ -60,7 +60,8 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
           owner ? Format("the lease of {} belongs to container '{}'", address, owner->container_id)
                 : Format("{} is reserved by a file that is no lease", address);
       mismatch.fix = Fix::Advice(
-          Format("if that uses it, stop one of the two; else: rm {} && nomad-bridge reconcile",
+          Format("if that container uses the address, stop one of the two; else: rm {} && "
+                 "nomad-bridge reconcile",
                  ShellWord(Format("{}/{}/{}", record.ipam.data_dir, record.id.network, address))));
       mismatches.AddUnrepairable(std::move(mismatch));
     } else {

@@ -114,7 +114,7 @@ class Explainer {
     }
     const rtnl::Link& uplink = *connection_.uplink;
     if (!trail_.was_sent || !uplink.up) {
-      return {{.text = Format("'{}', by which it is reached, takes no packets", uplink.name),
+      return {{.text = Format("interface '{}', which leads to it, takes no packets", uplink.name),
                .fix = Format("ip link set {} up", ShellWord(uplink.name))}};
     }
     return FindFilters("ingress");
@@ -162,7 +162,7 @@ class Explainer {
                                connection_.source))};
     }
     if (way.error != 0) {
-      return {Advice(Format("what comes by '{}' for {} does not get there: {}",
+      return {Advice(Format("packets that arrive on '{}' for {} are lost: {}",
                             input->name,
                             destination,
                             ErrorText(way)),
@@ -184,7 +184,7 @@ class Explainer {
     if (!untracked.empty()) {
       return untracked;
     }
-    return {Advice("this node itself takes what comes for the port: no rule of ours translates it",
+    return {Advice("packets for the port end at this node: no rule of ours translates them",
                    "compare our rules with the record: nomad-bridge reconcile -dry-run")};
   }
 
@@ -235,7 +235,7 @@ class Explainer {
       return {};
     }
     return {Advice(Format("nobody on '{}' answers for {}", gateway->name, connection_.server),
-                   Format("see whether it is asked there, and what it answers: {}",
+                   Format("look whether the request arrives there, and what is answered: {}",
                           InsideFix(record,
                                     Format("tcpdump -ni {} {}",
                                            ShellWord(record.id.ifname),
@@ -284,11 +284,9 @@ class Explainer {
       }
     }
     if (On(PacketKind::kAnswer, Point::kInput) != nullptr && connection_.from != Place::kNode) {
-      return {
-          Advice("this node itself takes what the port answers: conntrack does not translate it "
-                 "back",
-                 "look for rules that set a zone of conntrack, or have it not follow: "
-                 "nft list ruleset; iptables-save")};
+      return {Advice("the port's answers end at this node: conntrack does not translate them back",
+                     "look for rules that set a zone of conntrack, or have it not follow: "
+                     "nft list ruleset; iptables-save")};
     }
     if (On(PacketKind::kAnswer, Point::kPostrouting) != nullptr) {
       return AtLeave();
@@ -341,15 +339,15 @@ class Explainer {
     if (net_.FindNeighbour(*link, next) || !link->resolves) {
       return FindFilters("egress");
     }
-    return {Advice(
-        Format("nobody on '{}' answers for {} {}: clients beyond get no answer",
-               link->name,
-               way.gateway ? "the gateway" : "the client",
-               next),
-        Format("look for it there; once it answers this shows its address: {} neigh show {} dev {}",
-               tool_,
-               next,
-               ShellWord(link->name)))};
+    return {Advice(Format("nobody on '{}' answers for {} {}: clients beyond get no answer",
+                          link->name,
+                          way.gateway ? "the gateway" : "the client",
+                          next),
+                   Format("find the machine there; when it answers, this shows its address: {} "
+                          "neigh show {} dev {}",
+                          tool_,
+                          next,
+                          ShellWord(link->name)))};
   }
 
   NodeFacts& facts_;

@@ -43,7 +43,7 @@ Causes Advise(const std::string& text, const std::string& advice) {
 Causes FindSilentReader(Inside& inside) {
   const std::optional<std::string> note =
       inside.interior ? FindFrameReaderNote(*inside.interior) : std::nullopt;
-  Causes causes = note ? Advise(*note, "look there for what it does not answer") : Causes();
+  Causes causes = note ? Advise(*note, "look there why it does not answer") : Causes();
   for (Cause& cause : causes) {
     cause.is_meant = true;
   }
@@ -80,7 +80,7 @@ Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
                                  Format("{} route replace default via {}", tool, *configured))}};
   }
   return Advise(Format("nobody answers the container for {}", next),
-                Format("see whether it is asked, and what it answers: tcpdump -ni {} {}",
+                Format("look whether the request arrives, and what is answered: tcpdump -ni {} {}",
                        ShellWord(inside.record.link.gateway_ifname),
                        next.is_ipv4() ? "arp" : "icmp6"));
 }
@@ -97,12 +97,12 @@ Causes FindWayFault(NodeFacts& facts,
   const std::string tool = IpTool(query.destination.family());
   const bool has_default = inside.record.ipam.default_routes.Has(query.destination.family());
   if (way.error == ENETUNREACH && !has_default) {
-    return Advise(Format("in the container {} does not get to {}: the network gives no default "
-                         "route, and no other route leads there",
-                         what,
-                         query.destination),
-                  "if it is meant to get there: a route in the network's config, for new "
-                  "allocations");
+    return Advise(
+        Format("in the container {} does not get to {}: the network gives no default "
+               "route, and no other route leads there",
+               what,
+               query.destination),
+        "if it should reach that: add a route to the network's config, for new allocations");
   }
   if (way.error != 0) {
     return Advise(
@@ -135,8 +135,8 @@ const Seen* FindInServer(const Trail& trail, PacketKind packet, Point point, boo
 Causes ExplainLeaving(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   Inside inside(*connection.client_record);
   if (!inside.interior) {
-    return Advise(Format("its namespace is not to be seen at '{}'", inside.record.netns_path),
-                  "look from where the runtime's mounts are seen");
+    return Advise(Format("its namespace cannot be seen at '{}'", inside.record.netns_path),
+                  "run this where the runtime's mounts can be seen");
   }
   if (!inside.HasLink()) {
     return {};
@@ -185,11 +185,9 @@ Causes ExplainInContainer(const Connection& connection, const Trail& trail) {
     return silent;
   }
   if (prerouting == nullptr || FindInServer(trail, PacketKind::kRequest, Point::kInput, false)) {
-    return Advise(
-        "in the container, rules that nf_tables does not show drop what comes for the "
-        "port",
-        Format("look at those of iptables-legacy: {}",
-               InsideFix(inside.record, "iptables-legacy-save")));
+    return Advise("in the container, rules that nf_tables does not show drop packets for the port",
+                  Format("look at those of iptables-legacy: {}",
+                         InsideFix(inside.record, "iptables-legacy-save")));
   }
   const rtnl::Link& own = *inside.interior->link;
   const Ip destination = prerouting->Destination().value_or(connection.server);
@@ -200,7 +198,7 @@ Causes ExplainInContainer(const Connection& connection, const Trail& trail) {
     strict.fix = inside.Command(strict.fix.command);
     return {strict};
   }
-  return Advise(Format("the container does not take what comes for {}: {}",
+  return Advise(Format("the container does not accept packets for {}: {}",
                        destination,
                        way.error == 0 ? "it is not an address of its own" : ErrorText(way)),
                 Format("look at its addresses and routes: {}",

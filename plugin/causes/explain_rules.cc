@@ -27,7 +27,7 @@ Causes ByConntrack(NodeFacts& facts, const Connection& connection, const Trail& 
   if (!untracked.empty()) {
     return untracked;
   }
-  return {{.text = Format("conntrack does not take {} for a part of the connection",
+  return {{.text = Format("conntrack does not see {} as part of the connection",
                           PacketText(connection, PacketKind::kAnswer)),
            .fix = Fix::Advice("look at its zones and timeouts: nft list ruleset; iptables-save -t "
                               "raw; sysctl net.netfilter")}};

@@ -310,8 +310,7 @@ Causes FindSmallerEnd(state::Host& host, const Interior& inside) {
 Fix FixByOwnTable(const rtnl::Link& own, const state::Record& record, const Ip& address) {
   const std::optional<Ip> gateway = OwnGateway(record, address.family());
   if (!gateway) {
-    return Fix::Advice(
-        Format("have what has the address {} leave by '{}' there", address, own.name));
+    return Fix::Advice(Format("let packets from {} leave by '{}' there", address, own.name));
   }
   constexpr int kFirstTable = 100;
   const int table = kFirstTable + own.index;

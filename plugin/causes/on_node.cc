@@ -77,7 +77,7 @@ class NodeLook {
   }
 
   void LookAtCarrier(const rtnl::Link& uplink) {
-    Add(Format("'{}', by which it is reached, {}",
+    Add(Format("interface '{}', which leads to it, {}",
                uplink.name,
                uplink.up ? "has no carrier" : "is down"),
         uplink.up ? Fix::Advice(Format(
@@ -112,7 +112,7 @@ class NodeLook {
       }
     }
     for (const std::string& setting : settings) {
-      Add(Format("{} is 0: what comes for containers is not forwarded", setting),
+      Add(Format("{} is 0: packets for containers are not forwarded", setting),
           Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
     }
   }
@@ -141,7 +141,7 @@ Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address
   }
   const std::optional<rtnl::Link> wrong = facts.FindLink(way.link);
   return {{.text = way.link == rtnl::kLoopbackIndex
-                       ? Format("this node itself takes what is for {}", address)
+                       ? Format("packets for {} end at this node", address)
                        : Format("the route to {} leads out of '{}', not of '{}'",
                                 address,
                                 wrong ? wrong->name : "?",

@@ -31,8 +31,8 @@ bool IsByReversePath(rtnl::Socket& net,
 }
 
 Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
-  return {.text = Format("what comes by '{}' from {} is dropped: the way back is another one, and "
-                         "rp_filter is strict ({}, or that of all)",
+  return {.text = Format("packets that arrive on '{}' from {} are dropped: the way back leaves by "
+                         "another interface, and rp_filter is strict ({}, or that of all)",
                          link.name,
                          source,
                          netlink::Ipv4Setting(link.name, "rp_filter")),

@@ -272,7 +272,7 @@ std::string PacketText(const Connection& connection, PacketKind packet) {
                : Format(
                      "what it sends to {}:{}", Bracketed(connection.destination), connection.port);
   }
-  return is_answer ? "what the port answers" : "what comes for the port";
+  return is_answer ? "what the port answers" : "packets for the port";
 }
 
 std::string RuleText(NodeFacts& facts, const Connection& connection, const Seen& seen) {

@@ -21,7 +21,7 @@ namespace nomad_bridge::causes {
 // `cause`, of a rule that only some clients meet: a ban, which no command undoes.
 [[nodiscard]] Cause AboutClients(Cause cause);
 
-// "what comes for the port", "what it sends to 10.0.0.1:80"; "what the port answers", "the answer"
+// "packets for the port", "what it sends to 10.0.0.1:80"; "what the port answers", "the answer"
 [[nodiscard]] std::string PacketText(const Connection& connection, probe::PacketKind packet);
 
 // "chain forward of table inet mine (policy drop)"; "... (rule with handle 4: tcp dport 80 drop)"

@@ -55,11 +55,11 @@ Causes FindSecondNetwork(state::Host& host, Interior& inside) {
   if (!other || has_own_table) {
     return {};
   }
-  return {{.text = Format("what it answers from {} leaves by '{}', and sourceCheck of network '{}' "
-                          "drops it",
-                          address,
-                          way->name,
-                          other->id.network),
+  return {{.text = Format(
+               "its answers from {} leave by '{}', and sourceCheck of network '{}' drops them",
+               address,
+               way->name,
+               other->id.network),
            .fix = OwnGateway(record, address.family())
                       ? FixByOwnTable(*own, record, address)
                       : Fix::Advice(Cat("publish the port in network ", other->id.network))}};

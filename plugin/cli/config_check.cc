@@ -28,8 +28,7 @@ class Networks {
   void Add(const std::string& path, const std::string& name, const config::Config& config) {
     for (const Known& known : all_) {
       if (known.path != path && known.name == name) {
-        throw Error(Code::kInvalidConfig,
-                    Format("network '{}' is that of '{}', too", name, known.path));
+        throw Error(Code::kInvalidConfig, Format("network '{}' is also in '{}'", name, known.path));
       }
     }
     for (const ipam::RangeSet& set : config.ipam.ranges) {
@@ -130,7 +129,7 @@ void RemarkOnList(const std::string& path, const cni::JsonView& list) {
   }
   for (const std::string& key : list.Keys()) {
     if (list.Find("plugins") && !Contains(kKeys, key)) {
-      LogLine("{}: nothing reads '{}' beside 'plugins': keys of a plugin are in its own object",
+      LogLine("{}: '{}' beside 'plugins' has no effect: keys of a plugin stand in its own object",
               path,
               key);
     }

@@ -89,12 +89,13 @@ Attachments Find(const Inventory& inventory, const std::string& word, const auto
   Attachments found = FindNamed(inventory, word);
   if (found.empty()) {
     if (!inventory.is_complete) {
-      throw CannotTell(Format("whether anything here has '{}' cannot be told without root", word));
+      throw CannotTell(
+          Format("cannot tell without root whether anything here is called '{}'", word));
     }
     const auto lost = std::ranges::count_if(inventory.attachments, &Attachment::IsRecordLost);
     if (lost != 0) {
       throw CannotTell(
-          Format("whether anything here has '{}' cannot be told: {} without a readable record; "
+          Format("cannot tell whether anything here is called '{}': {} without a readable record; "
                  "what to type: nomad-bridge doctor records",
                  word,
                  Counted(static_cast<std::size_t>(lost), "attachment")));

@@ -77,7 +77,7 @@ Target TargetOf(const state::Record& record, const portmap::DnatEntry& published
 
 std::vector<Target> TargetsNamed(const std::string& word, const std::optional<NodeNow>& node) {
   if (!node) {
-    throw CannotTell(Format("what '{}' is cannot be told without root; {}", word, kWords));
+    throw CannotTell(Format("cannot tell without root what '{}' is; {}", word, kWords));
   }
   std::vector<Target> targets;
   std::vector<Target> published;

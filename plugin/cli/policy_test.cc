@@ -49,7 +49,7 @@ std::optional<policy::Ports> ParsePort(const Arguments& arguments) {
 policy::Program ProgramFor(const Arguments& arguments, std::optional<state::Host>& host) {
   if (!arguments.Has("dir") && host && host->policy.AreApplied()) {
     if (const FilesNow files = CompareFiles(*host); files.differ.value_or(true)) {
-      LogLine("{}; judged is what is in force, and with -dir what the files say", files.text);
+      LogLine("{}; this judges by the policies in force, -dir DIR by the files", files.text);
     }
     return host->policy.Program();
   }

@@ -92,8 +92,8 @@ FilesNow CompareFiles(state::Host& host) {
     return {.directory = directory,
             .differ = true,
             .text = Format("policies are in force, and {} is gone", directory),
-            .fix = Fix::Advice(Format("bring it back, or go by {}, without policies if that is "
-                                      "gone: nomad-bridge policy apply",
+            .fix = Fix::Advice(Format("restore the directory, or apply {} instead (no policies, if "
+                                      "that is missing, too): nomad-bridge policy apply",
                                       policy::kPolicyDirectory))};
   }
   return {.directory = directory,
@@ -101,7 +101,7 @@ FilesNow CompareFiles(state::Host& host) {
           .text = host.policy.AreApplied()
                       ? Format("the files in {} differ from the policies in force", directory)
                       : Format("the policies in {} are not in force: none were applied since the "
-                               "node booted, or what was is lost",
+                               "node booted, or they were lost",
                                directory),
           .fix = Cat("nomad-bridge policy apply ", ShellWord(directory))};
 }

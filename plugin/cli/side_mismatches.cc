@@ -63,8 +63,8 @@ class Inspection {
       sides_.container = {{.text = "its namespace is gone", .fix = "nomad-bridge gc"}};
     } else if (!netns) {
       sides_.container = {
-          {.text = Format("its namespace is not to be seen at '{}'", record_.netns_path),
-           .fix = Fix::Advice("look from where the runtime's mounts are seen"),
+          {.text = Format("its namespace cannot be seen at '{}'", record_.netns_path),
+           .fix = Fix::Advice("run this where the runtime's mounts can be seen"),
            .ends = false}};
     } else {
       sides_.is_container_known = Try([&] { LookInside(*netns); });

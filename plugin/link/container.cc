@@ -66,7 +66,7 @@ std::vector<std::string> DiffInterface(const rtnl::Link& link, ExpectedState sta
   std::vector<std::string> mismatches;
   if (link.kind != "veth") {
     mismatches.push_back(
-        Format("interface '{}' is no veth any more but '{}'", link.name, link.kind));
+        Format("interface '{}' is no longer a veth: it is '{}'", link.name, link.kind));
   }
   if (!link.up && state == ExpectedState::kUp) {
     mismatches.push_back(Format("interface '{}' is down", link.name));
@@ -132,10 +132,11 @@ std::optional<std::string> FindMacMismatch(const rtnl::Link& inside, const state
   if (!record.link.port.source_check || inside.mac == record.ContainerMac()) {
     return std::nullopt;
   }
-  return Format("interface '{}' has the MAC {}, and sourceCheck drops what does not come from {}",
-                inside.name,
-                inside.mac,
-                record.ContainerMac());
+  return Format(
+      "interface '{}' has the MAC {}, and sourceCheck drops frames from any other MAC than {}",
+      inside.name,
+      inside.mac,
+      record.ContainerMac());
 }
 
 std::vector<std::string> DiffContainer(Container& container,

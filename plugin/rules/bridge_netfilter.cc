@@ -52,10 +52,12 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
   return Mismatch{
       .area = Mismatch::Area::kPolicy,
       .owner = bridge.name,
-      .text = Format("policies do not apply to traffic between the ports of bridge '{}': {}",
-                     bridge.name,
-                     has_module ? "it is not ours, and does not hand its traffic over to nf_tables"
-                                : "br_netfilter is not loaded"),
+      .text = Format(
+          "policies do not apply to traffic between the ports of bridge '{}': {}",
+          bridge.name,
+          has_module
+              ? "nomad-bridge did not create it, and it does not pass its traffic to nf_tables"
+              : "br_netfilter is not loaded"),
       .repairable = false,
       .fix = has_module
                  ? Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
@@ -126,12 +128,11 @@ void CheckBridgeNetfilter(state::Host& host,
     mismatches.AddUnrepairable(*std::move(unseen));
   }
   if (link::IsMadeByUs(bridge) && bridge.nf_call != kBoth) {
-    mismatches.Add(
-        {Mismatch::Area::kPolicy,
-         bridge.name,
-         Format("bridge '{}' does not hand over to nf_tables the traffic between its ports",
-                bridge.name)},
-        [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
+    mismatches.Add({Mismatch::Area::kPolicy,
+                    bridge.name,
+                    Format("bridge '{}' does not pass the traffic between its ports to nf_tables",
+                           bridge.name)},
+                   [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
   }
 }
 

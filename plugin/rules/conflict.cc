@@ -103,7 +103,7 @@ bool LeaveToSibling(state::Host& host,
   }
   std::erase_if(change.add,
                 [&](const nft::Element& added) { return Replaces(added, conflict.wanted); });
-  LogLine("{} stays with the same container in network '{}'",
+  LogLine("{} stays with this container's attachment to network '{}'",
           DescribeConflict(conflict),
           sibling->id.network);
   return true;

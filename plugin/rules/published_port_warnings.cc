@@ -65,7 +65,7 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
     const auto listener = std::ranges::find_if(
         all, [&](const sockets::Listener& each) { return LosesTo(each, port); });
     if (listener != all.end() && named.emplace(port.protocol, port.host_port).second) {
-      found.push_back(Format("host port {} is the node's own, too: {} listens on {}",
+      found.push_back(Format("host port {} is also used by the node: {} listens on {}",
                              portmap::DescribeHostPort(port),
                              sockets::HolderOf(listener->inode),
                              listener->address));
@@ -97,7 +97,7 @@ void WarnOfPorts(state::Host& host, const state::Record& record) {
   }
   WarnOfAbsentAddresses(host, record);
   for (const std::string& listener : FindOwnListeners(host, record)) {
-    LogLine("{}; from now on the allocation gets what comes for it", listener);
+    LogLine("{}; the published port takes precedence", listener);
   }
 }
 

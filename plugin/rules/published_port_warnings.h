@@ -21,7 +21,7 @@ namespace nomad_bridge::rules {
 
 void WarnOfPorts(state::Host& host, const state::Record& record);
 
-// The second of them, one line per protocol and port: "host port tcp 8080 is the node's own, too:
+// The second of them, one line per protocol and port: "host port tcp 8080 is also used by the node:
 // ...".
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);

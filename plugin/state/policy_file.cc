@@ -73,7 +73,7 @@ PolicyFile::Content PolicyFile::Parse(std::string_view text) const {
   const std::string_view boot = TakeUntil(' ', head);
   // What it refused must not be let in because its first line is lost.
   if (!IsBootId(boot) || head.empty()) {
-    throw Damaged("it does not say of which boot it is, and of which directory");
+    throw Damaged("it does not name its boot and its directory");
   }
   try {
     return boot == boot_id_ ? Content{true,

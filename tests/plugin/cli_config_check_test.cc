@@ -137,8 +137,8 @@ TEST_F(ConfigCheck, RemarksOnWhatStandsInTheWrongPlace) {
             Out("/run/x.conflist: ok, network 'web'; not ours, not checked: 'consul-cni'\n"),
             Err("nomad-bridge: /run/x.conflist: unknown key 'subnet'; did you mean 'ipam.subnet'?\n"
                 "nomad-bridge: /run/x.conflist: there is no 'cniVersion', which means 0.1.0\n"
-                "nomad-bridge: /run/x.conflist: nothing reads 'mtu' beside 'plugins': keys of a "
-                "plugin are in its own object\n")));
+                "nomad-bridge: /run/x.conflist: 'mtu' beside 'plugins' has no effect: keys of a "
+                "plugin stand in its own object\n")));
   const std::string other = Write(List({{{"type", "nomad-bridge"}, {"ipam", {{"type", "dhcp"}}}}}));
   EXPECT_THAT(RunLine(Cat("config check ", other)).err,
               HasSubstr("the IPAM plugin 'dhcp' is not ours, not checked\n"));
@@ -186,7 +186,7 @@ TEST_F(ConfigCheck, RefusesTwoNetworksInEachOthersWay) {
   other["ipam"]["subnet"] = "172.26.65.0/24";
   const std::string overlapping = Write(other, "other.conf");
   EXPECT_THAT(RunLine(Format("config check {} {}", one, same)),
-              Exits(1, Err(HasSubstr("network 'nomad' is that of '/run/one.conf', too"))));
+              Exits(1, Err(HasSubstr("network 'nomad' is also in '/run/one.conf'"))));
   EXPECT_THAT(RunLine(Format("config check {} {}", one, overlapping)),
               Exits(1,
                     Err(HasSubstr("subnet 172.26.65.0/24 overlaps with 172.26.64.0/20 of network "

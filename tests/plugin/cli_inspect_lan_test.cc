@@ -32,7 +32,7 @@ TEST_F(InspectOnLan, BlamesAnUplinkOfTheBridgeWithoutACarrier) {
       RunLine("inspect 8080"),
       Exits(1,
             Out(HasSubstr(
-                "'lan', by which it is reached, has no carrier      <- why the port does not "
+                "interface 'lan', which leads to it, has no carrier      <- why the port does not "
                 "answer\n"))));
 }
 
@@ -40,7 +40,7 @@ TEST_F(InspectOnLan, BlamesABridgeWhoseUplinkIsDown) {
   host().Must(Words("ip link set uplink down"));
   ASSERT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
   const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
-  EXPECT_EQ(cause.at("what"), "'lan', by which it is reached, has no carrier");
+  EXPECT_EQ(cause.at("what"), "interface 'lan', which leads to it, has no carrier");
 }
 
 // The bridge beside works, and the route that the link had is gone with it.
@@ -56,7 +56,7 @@ TEST_F(InspectOnLan, BlamesAnUplinkThatIsDownBesideTheBridge) {
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
   host().Must(Words("ip link set beyond down"));
   const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
-  EXPECT_EQ(cause.at("what"), "'beyond', by which it is reached, is down");
+  EXPECT_EQ(cause.at("what"), "interface 'beyond', which leads to it, is down");
   EXPECT_THAT(RunLine("doctor ports.blocked"),
               Exits(1, Out(HasSubstr(cause.at("what").get<std::string>()))));
   host().Shell(cause.at("fix").get<std::string>());

@@ -97,7 +97,7 @@ TEST_F(InspectOnNode, BlamesNoPathOfANamespaceThatIsNotThere) {
   WriteRecord("alloc-1", record);
   EXPECT_THAT(RunLine("inspect 8080"),
               Exits(1,
-                    Out(AllOf(HasSubstr("its namespace is not to be seen at"),
+                    Out(AllOf(HasSubstr("its namespace cannot be seen at"),
                               Not(HasSubstr("why the port"))))));
 }
 

@@ -140,8 +140,10 @@ TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
   const Command command = LineWithoutRoot({"inspect", veth_});
   EXPECT_THAT(Execute(command),
               Exits(2, Out(AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")))));
-  EXPECT_THAT(Execute(LineWithoutRoot({"inspect", "8080"})),
-              Exits(2, Err(HasSubstr("has '8080' cannot be told without root\n"))));
+  EXPECT_THAT(
+      Execute(LineWithoutRoot({"inspect", "8080"})),
+      Exits(2,
+            Err(HasSubstr("cannot tell without root whether anything here is called '8080'\n"))));
 }
 
 TEST_F(Inspect, SaysThatARecordIsLostUntilCheckMakesItAgain) {
@@ -283,8 +285,8 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   EXPECT_EQ(outcome.exit_code, 1);
   const json diagnosis = At(outcome.json, "/attachments/0/diagnosis");
   EXPECT_EQ(diagnosis.at("cause"),
-            "what it answers from 10.8.0.2 leaves by 'eth0', and sourceCheck of network 'nomad' "
-            "drops it");
+            "its answers from 10.8.0.2 leave by 'eth0', and sourceCheck of network 'nomad' "
+            "drops them");
   host().Shell(At(diagnosis, "/causes/0/fix").get<std::string>());
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
   EXPECT_THAT(Output("inspect 9090"), Not(HasSubstr("fix:")));

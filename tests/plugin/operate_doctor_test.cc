@@ -246,7 +246,7 @@ TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
   const json found = FindingsOf("ports.shadowed").at(0);
   EXPECT_EQ(found.at("verdict"), "warn");
   EXPECT_THAT(found.at("what").get<std::string>(),
-              AllOf(HasSubstr("8080"), HasSubstr("is the node's own, too")));
+              AllOf(HasSubstr("8080"), HasSubstr("is also used by the node")));
 }
 
 TEST_F(Doctor, CountsTheDead) {

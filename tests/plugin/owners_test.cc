@@ -150,7 +150,7 @@ TEST_F(Owners, SilentVirtualMachineIsNoFaultOfTheNode) {
               Exits(1,
                     Out(AllOf(HasSubstr("nomad X  container\n"),  // of UDP: no neighbour takes it
                               HasSubstr("its listeners cannot be seen from here"),
-                              HasSubstr("advice: look there for what it does not answer"),
+                              HasSubstr("advice: look there why it does not answer"),
                               Not(HasSubstr("no listener")),
                               Not(HasSubstr("fix:"))))));
   EXPECT_THAT(RunLine("doctor containers ports.blocked ports.probe"), Exits(0));

@@ -39,7 +39,7 @@ TEST_F(PolicyDamages, ABridgeMadeAnewHandsItsFramesOver) {
   Apply({kNamespaces});
   EXPECT_FALSE(Reaches(dev, api));
   host().Must(Words("ip link set nomad type bridge nf_call_iptables 0"));
-  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(1, Out(HasSubstr("does not hand over"))));
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(1, Out(HasSubstr("does not pass the traffic"))));
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   EXPECT_FALSE(Reaches(dev, api));
 }

@@ -155,7 +155,7 @@ TEST_F(PolicyMatrix, PoliciesInForceAreJudgedUnlessADirectoryIsNamed) {
   Apply({kNamespaces});
   WritePolicies({});
   EXPECT_THAT(RunLine("policy test -from etl -to 8080"),
-              Exits(1, _, Err(HasSubstr("differ from the policies in force; judged is"))));
+              Exits(1, _, Err(HasSubstr("differ from the policies in force; this judges by"))));
   EXPECT_THAT(RunLine(Cat("policy test -from etl -to 8080 -dir ", kDirectory)), Exits(0));
 }
 

@@ -71,8 +71,7 @@ TEST_F(ProbeLeaves, NothingOutsideTheNodeWhereARuleSendsItThere) {
   Process capture =
       Process::Start({.argv = {"python3", "-c", kCapture}, .in_child = [&] { outside().Enter(); }});
   EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
-  EXPECT_THAT(RunLine("inspect 8080"),
-              Exits(1, Out(HasSubstr("redirects what comes for the port"))));
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(1, Out(HasSubstr("redirects packets for the port"))));
   ReplaceFile("/run/over", "");
   EXPECT_EQ(capture.Wait().out, "0\n");
 }

@@ -212,7 +212,7 @@ TEST_F(ProbeSplitRoutes, AreNamedToWhomTheyDoNotLead) {
                 Exits(1,
                       Out(AllOf(HasSubstr("the network gives no default route, and no other route "
                                           "leads there"),
-                                HasSubstr("a route in the network's config"),
+                                HasSubstr("add a route to the network's config"),
                                 Not(HasSubstr("fix:"))))))
         << words;
   }

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(
          "8080 drop; }; }'",
          "on the node, chain early of table ip mine (rule with handle 2: tcp dport 8080 drop) "
          "drops "
-         "what comes for the port",
+         "packets for the port",
          kTcp,
          "prerouting"},
         {"BehindTranslation",
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(
          "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy "
          "drop; "
          "}; }'",
-         "chain forward of table inet mine (policy drop) drops what comes for the port",
+         "chain forward of table inet mine (policy drop) drops packets for the port",
          kTcp,
          "forward"},
         {"ChainThatIsJumpedTo",
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
          "forward"},
         {"QueueWithoutAReader",
          "iptables -I FORWARD -p tcp --dport 80 -j NFQUEUE --queue-num 3",
-         "hands to a program that does not answer what comes for the port",
+         "hands to a program that does not answer packets for the port",
          kTcp,
          "forward"},
         {"MarkTakenAway",
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
          "the rule is about clients' addresses"},
         {"Untracked",
          "iptables -t raw -I PREROUTING -p tcp --dport 8080 -j CT --notrack",
-         "changes how conntrack follows what comes for the port",
+         "changes how conntrack follows packets for the port",
          kTcp,
          "route"},
         {"Zone",
@@ -119,14 +119,14 @@ INSTANTIATE_TEST_SUITE_P(
          "answer"},
         {"RedirectToTheNode",
          "iptables -t nat -I PREROUTING -p tcp --dport 8080 -j REDIRECT --to-ports 9999",
-         "redirects what comes for the port",
+         "redirects packets for the port",
          kTcp,
          "route"},
         {"RedirectToAnother",
          "nft 'table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 "
          "dnat to 198.51.100.77:80; }; }'",
          "chain p of table ip mine (rule with handle 2: tcp dport 8080 dnat to 198.51.100.77:80) "
-         "redirects what comes for the port",
+         "redirects packets for the port",
          kTcp,
          "nomad"},
         {"OutputOfTheBridge",
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
          "another subnet"},
         {"RuleForRequests",
          "ip rule add iif uplink prohibit priority 100",
-         "what comes by 'uplink' for ADDRESS does not get there: a route or rule there prohibits "
+         "packets that arrive on 'uplink' for ADDRESS are lost: a route or rule there prohibits "
          "it",
          kTcp,
          "route",
@@ -229,13 +229,13 @@ INSTANTIATE_TEST_SUITE_P(
          "iif nomad mark 5"},
         {"AddressOfTheNode",
          "ip route add local ADDRESS dev lo",
-         "this node itself takes what is for ADDRESS",
+         "packets for ADDRESS end at this node",
          kTcp,
          "route",
          "ip route get ADDRESS"},
         {"ReversePath",
          kOtherWay + "sysctl -w net.ipv4.conf.uplink.rp_filter=1",
-         "what comes by 'uplink' from 203.0.113.5 is dropped",
+         "packets that arrive on 'uplink' from 203.0.113.5 are dropped",
          kFar,
          "route"},
         {"NoWayBack",
@@ -246,13 +246,13 @@ INSTANTIATE_TEST_SUITE_P(
          "ip rule show"},
         {"HopLimit",
          "iptables -t mangle -A PREROUTING -i uplink -j TTL --ttl-set 1",
-         "the node does not forward what comes for the port, though it has a route for it",
+         "the node does not forward packets for the port, though it has a route for it",
          kTcp,
          "route",
          "hop limit"},
         {"Ipsec",
          "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd priority 9 action block",
-         "the node does not forward what comes for the port",
+         "the node does not forward packets for the port",
          kTcp,
          "route",
          "ip xfrm policy"},
@@ -343,7 +343,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"ContainerInput",
          "nft 'table inet mine { chain i { type filter hook input priority 0; policy drop; iif lo "
          "accept; }; }'",
-         "in the container, chain i of table inet mine (policy drop) drops what comes for the port",
+         "in the container, chain i of table inet mine (policy drop) drops packets for the port",
          kTcp,
          "container"},
         {"ContainerOutput",
@@ -395,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"ContainerRedirect",
          "nft 'table inet mine { chain p { type nat hook prerouting priority -100; tcp dport 80 "
          "redirect to :9; }; }'",
-         "redirects to port 9, where nobody answers, what comes for the port",
+         "redirects to port 9, where nobody answers, packets for the port",
          kTcp,
          "service"},
         {"ContainerQueue",
@@ -416,7 +416,7 @@ class BrokenUplink : public ProbeWorld {};
 // With a link that is set down go its IPv6 addresses and the routes by a gateway.
 TEST_F(BrokenUplink, IsNamedWithWhatItHasLost) {
   const json down = CauseAfter("ip link set uplink down");
-  EXPECT_EQ(down.at("what"), "'uplink', by which it is reached, is down");
+  EXPECT_EQ(down.at("what"), "interface 'uplink', which leads to it, is down");
   EXPECT_EQ(FailedStation(Diagnose(kTcp)), "uplink");
   Paste(down.at("fix"));
   EXPECT_TRUE(Soon([&] { return Answers(kTcp); }));

@@ -58,8 +58,9 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
   const Outcome second = Do("ADD", Two());
 
   EXPECT_EQ(second.exit_code, 0) << second;
-  EXPECT_THAT(second.err,
-              HasSubstr("host port tcp 8080 stays with the same container in network 'nomad'"));
+  EXPECT_THAT(
+      second.err,
+      HasSubstr("host port tcp 8080 stays with this container's attachment to network 'nomad'"));
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
   EXPECT_EQ(Answer(), "web");
   Must("CHECK", WithResult(Two(), second.json));

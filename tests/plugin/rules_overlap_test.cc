@@ -95,7 +95,7 @@ TEST_F(HostPort, ThatTheNodeListensOnIsNamedWithItsProcess) {
     const Server node = Server::Start(host(), Protocol::kTcp, address, 8080, "node");
     const Outcome added = MustRun("ADD", On(""));
     ASSERT_THAT(Lines(added.err), SizeIs(1)) << address;
-    EXPECT_THAT(added.err, HasSubstr("host port tcp 8080 is the node's own, too: process "));
+    EXPECT_THAT(added.err, HasSubstr("host port tcp 8080 is also used by the node: process "));
     EXPECT_THAT(added.err, HasSubstr(Cat("'nb_plugin_rules' listens on ", address, ";")));
   }
   const Server six = Server::Start(host(), Protocol::kUdp, "::", 8080, "node");
