@@ -31,8 +31,9 @@ Acquired WithLeases(const state::Record& intent,
   return acquired;
 }
 
-// Whether the kernel shows that an address is in use that no lease names: its lease was lost, or is
-// in another directory. The same few round trips with any number of attachments of ours.
+// Says whether the kernel shows an address in use although no lease names the address: the lease
+// was lost, or is in another directory. Takes the same few round trips however many attachments we
+// have.
 struct InUse {
   state::Host& host;
   const state::Record& intent;
@@ -44,7 +45,8 @@ struct InUse {
                    : IsNeighbour(address) || takeover::IsAccepted(host.nft, address);
   }
 
-  // Of a former attachment of ours, which had this MAC, the kernel may remember its address.
+  // The kernel may still remember the address of an attachment of ours that is gone. Such an entry
+  // has the MAC that we derive from the address, so only another MAC counts.
   [[nodiscard]] bool IsNeighbour(const Ip& address) const {
     const std::string& name = intent.link.gateway_ifname;
     const std::optional<rtnl::Link> gateway = name.empty() ? std::nullopt : host.net.FindLink(name);
@@ -56,26 +58,26 @@ struct InUse {
   [[nodiscard]] bool IsOfALiveOwner(const std::string& owner, const Ip& address) const {
     const std::optional<state::Record> record = host.records.FindOwner(owner);
     if (!record) {
-      // The record was lost, too. The owner's name is its host veth's; where another plugin made
-      // the link, no link has that name.
+      // The record was lost, too. The owner is named after its host veth. If another plugin made
+      // the link, no link has that name, but the container still has the address.
       return owner.empty() || host.net.FindLink(owner) || held.Contains(address);
     }
-    // Networks with different gateways must not share addresses: the commit of the rules refuses it
-    // by name, so their addresses are not skipped here.
+    // Networks with different gateways must not share an address. Such an address is not skipped
+    // here: the commit of the rules refuses it and names the network.
     const bool is_same_network = record->id.network == intent.id.network ||
                                  record->link.gateway_ifname == intent.link.gateway_ifname;
     return record->id != intent.id && is_same_network && link::IsAlive(host, *record);
   }
 };
 
-// Whether the lease predates the boot, or was another plugin's. Its time alone proves nothing: the
-// clock may have been stepped since. So nobody must have the address, nor may the owner have a
-// record of this boot.
+// Returns whether the lease is stale: it predates the boot, or stands for a container of another
+// plugin. The time of a lease alone proves nothing, because the clock may have been set since. So
+// no container may have the address, and the owner may have no record of this boot.
 bool IsOver(state::Host& host,
             const ipam::Store& store,
             const AttachmentId& owner,
             const Ip& address) {
-  // A file that names no interface may be an operator's, who reserves the address.
+  // An operator reserves an address with a file that names no interface.
   return !owner.ifname.empty() &&
          (store.FindOwner(address) == ipam::kLeasedElsewhere ||
           WasWrittenBeforeBoot(store, address)) &&
@@ -83,14 +85,14 @@ bool IsOver(state::Host& host,
 }
 
 // Releases the lease of a requested address if it is stale: its owner's record is stale, or the
-// lease predates the boot. If a live attachment has it, throws an error that names that one.
+// lease predates the boot. Throws an error that names the attachment if a live one has the address.
 void RequireFree(state::Host& host,
                  const std::string& data_dir,
                  const Ip& address,
                  const AttachmentId& id) {
   std::optional<ipam::LeaseOwner> owner;
   AttachmentId owner_id{.network = id.network};
-  // The leases' lock is released before an attachment's is tried: that is the order of locks.
+  // Lock order: the leases' lock is released before another attachment's lock is tried.
   if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
     owner = store->FindOwner(address);
     owner_id.container_id = owner ? owner->container_id : "";
@@ -110,7 +112,7 @@ void RequireFree(state::Host& host,
   }
 }
 
-// Releases those of `previous`, leases of an earlier ADD, that are not among `assignments`.
+// Releases the leases of an earlier ADD, `previous`, that are not among `assignments`.
 void ReleaseAbandoned(ipam::Store& store,
                       const ipam::LeaseOwner& owner,
                       const std::vector<Ip>& previous,
@@ -125,9 +127,9 @@ void ReleaseAbandoned(ipam::Store& store,
   }
 }
 
-// Leases the addresses of other plugins' containers, whose leases are in another directory. A
-// silent container shows in its namespace alone; to look into all of them is too slow for every
-// ADD.
+// Leases the addresses of other plugins' containers, whose own leases are in another directory. A
+// container that never sent a packet shows only in its namespace, and looking into every namespace
+// is too slow for every ADD.
 void LeaseHeldAddresses(state::Host& host,
                         ipam::Store& store,
                         const std::vector<ipam::RangeSet>& sets,
@@ -143,12 +145,14 @@ void LeaseHeldAddresses(state::Host& host,
   }
 }
 
-// Chooses, records and reserves, in this order; nothing if a range set is full.
+// The outcome of TryAcquire(). `full_set`: this range set has no free address, and nothing was
+// written.
 struct Choice {
   Acquired acquired;
   std::optional<std::size_t> full_set;
 };
 
+// Chooses addresses, writes the record, reserves the leases, in this order.
 Choice TryAcquire(state::Host& host,
                   const config::Config& config,
                   const state::Record& intent,
@@ -156,7 +160,8 @@ Choice TryAcquire(state::Host& host,
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
   link::HeldAddresses held(host);
   if (store.IsNew()) {
-    // The directory may have been lost while attachments live, and not all of them have elements.
+    // The directory may have been lost while attachments are alive. Attachments without rules have
+    // no elements that would show their addresses in use.
     RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
     LeaseHeldAddresses(host, store, config.ipam.ranges, held);
   }
@@ -170,10 +175,10 @@ Choice TryAcquire(state::Host& host,
     return {.full_set = choice.full_set};
   }
   Acquired acquired = WithLeases(intent, choice.assignments, config);
-  // The earlier record alone names the leases that are abandoned, so they go before it is replaced.
+  // Before the record is replaced: only the earlier record names the leases that are abandoned.
   ReleaseAbandoned(store, wanted.owner, wanted.previous, choice.assignments);
-  // The record before its leases: if this is killed in between, the next ADD or DEL knows by the
-  // record what to release.
+  // The record before its leases: if this process is killed in between, the next ADD or DEL reads
+  // in the record which leases to release.
   host.records.Write(acquired.record);
   try {
     ipam::Reserve(store, choice.assignments, wanted.owner);
@@ -189,9 +194,10 @@ std::string Describe(const ipam::RangeSet& set) {
       set, ", ", [](const ipam::Range& range) { return Cat(range.first, "-", range.last); });
 }
 
-// The pool was found full. Looking for what is stale reads all records of the network. One command
-// at a time: of two that look at the same stale attachment, the second would find it locked, or
-// already gone, and say that nothing is free. So each tries first what the one before it has freed.
+// Takes back what is stale after the pool was found full, which reads all records of the network.
+// Only one command does so at a time: if two looked at the same stale attachment, the second would
+// find it locked or already gone, and report a full pool. Each command therefore tries first what
+// the command before it has freed.
 Choice TryAcquireFromFull(state::Host& host,
                           const config::Config& config,
                           const state::Record& intent,
@@ -213,10 +219,12 @@ Acquired AcquireLeases(state::Host& host,
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam.data_dir, address, intent.id);
     if (!address.is_ipv4()) {
-      rules::DeleteStaleConntrackOf(host, address);  // its former owner's DEL may not have
+      // The DEL of the former owner leaves the flows of an IPv6 address in a large range
+      // (rules/stale_conntrack.h).
+      rules::DeleteStaleConntrackOf(host, address);
     }
   }
-  // Its record, which alone says where these are, is about to be replaced.
+  // Only the earlier record says where its leases are, and TryAcquire() replaces that record.
   if (earlier && earlier->ipam.data_dir != intent.ipam.data_dir) {
     ReleaseAddresses(*earlier);
   }
@@ -236,8 +244,8 @@ Acquired AcquireLeases(state::Host& host,
   return std::move(choice.acquired);
 }
 
-// A gateway that the plugin does not name is the subnet's first address, as in the reference bridge
-// plugin.
+// Fills in each gateway that the plugin does not name: the subnet's first address, as the reference
+// bridge plugin does.
 cni::Result WithGateways(cni::Result result) {
   for (cni::IpConfig& ip : result.ips) {
     ip.gateway = ip.gateway.value_or(ip.address.Network().Plus(1));
@@ -276,7 +284,8 @@ Acquired AcquireAddresses(state::Host& host,
   }
   intent.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (intent.ipam.delegated) {
-    intent.link.mac = intent.ContainerMac();  // the link comes before the address
+    // The link is made before the address is known, so no MAC can be derived from the address.
+    intent.link.mac = intent.ContainerMac();
   }
   host.records.Write(intent);
   return {.record = std::move(intent), .result = {}};
@@ -299,7 +308,7 @@ Acquired AskDelegatedIpam(state::Host& host,
 
 void UndoAcquired(state::Host& host, const state::Record& record, Undo& undo) {
   undo.Then("remove the record", [&host, id = record.id] { host.records.EnsureGone(id); });
-  // CNI wants a delegate's DEL also after its ADD has failed.
+  // CNI requires DEL of a delegated plugin also after its ADD has failed.
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 }
 

@@ -1,10 +1,10 @@
-// The addresses of an attachment: chosen, recorded as an intent, then leased; or given by another
-// IPAM plugin.
+// Acquires the addresses of an attachment: chosen here, recorded as an intent and then leased, or
+// assigned by another IPAM plugin.
 //
 // Errors   kPoolExhausted, also after stale attachments have been reclaimed; kConflict if a
 //          requested address is taken, naming its owner; kIo; those of the other IPAM plugin
-//          (cni/delegate.h). On an error neither a lease nor a record of this attempt is left.
-// Locks    The attachment's own lock is held by the caller; the leases' is taken while they are
+//          (cni/delegate.h). After an error neither a lease nor a record of this attempt is left.
+// Locks    The caller holds the attachment's lock. The leases' lock is taken while leases are
 //          chosen and written.
 #pragma once
 
@@ -20,33 +20,33 @@ namespace nomad_bridge::attachment {
 
 struct Acquired {
   state::Record record;  // as written: the intent with addresses, leases, gateways and ports
-  cni::Result result;    // an IPAM plugin's: addresses with gateways, routes, DNS; no interfaces
+  cni::Result result;    // what IPAM answered: addresses with gateways, routes, DNS; no interfaces
 };
 
 // Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD
-// of this attachment: its addresses are taken again where the network still offers them, and
-// released where not. No addresses with another IPAM plugin than host-local, which is recorded, so
-// that DEL knows whom to ask to release what, and asked when the link is there.
+// of this attachment: addresses that the network still offers are taken again, all others released.
+// With another IPAM plugin than host-local no address is chosen yet. The record then names the
+// plugin, so that DEL can run it; AskDelegatedIpam() runs its ADD once the link exists.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,
                                         state::Record intent,
                                         const std::optional<state::Record>& earlier);
 
-// Runs ADD of the IPAM plugin that `record` names, and completes and writes that. It may ask on the
-// container's link, as DHCP does, which is to be up.
+// Runs ADD of the IPAM plugin that `record` names, then completes and writes the record. The
+// container's link must be up, because a plugin such as dhcp sends over it.
 [[nodiscard]] Acquired AskDelegatedIpam(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,
                                         const state::Record& record);
 
-// `intent` with the addresses of `result`, and what follows from them: gateways and ports. No
-// leases.
+// Returns `intent` with the addresses of `result` and what follows from them: default routes,
+// gateways and ports. Adds no leases.
 [[nodiscard]] Acquired WithAddresses(state::Record intent,
                                      cni::Result result,
                                      const config::Config& config);
 
-// Gives `undo` what releases the addresses of `record` and removes it.
+// Adds two steps to `undo`: release the addresses of `record`, then remove the record.
 void UndoAcquired(state::Host& host, const state::Record& record, Undo& undo);
 
 }  // namespace nomad_bridge::attachment

@@ -26,7 +26,7 @@ std::vector<state::Record> LiveRecords(state::Host& host) {
   return live;
 }
 
-// Those in force. Damaged ones are replaced like any others: nothing is known of them.
+// Returns the policies in force. Damaged policies count as none and are replaced like any others.
 policy::Program FindFormer(state::Host& host) {
   if (const std::optional<Error> unread = rules::FindUnreadPolicies(host)) {
     LogLine("{}, ignoring", unread->what());
@@ -35,7 +35,7 @@ policy::Program FindFormer(state::Host& host) {
   return host.policy.Program();
 }
 
-// Once per bridge.
+// Checks each bridge once for attachments that policies apply to, and once for the others.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
   Mismatches unlogged(Mode::kRepair);
@@ -53,7 +53,7 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
   }
 }
 
-// The records say what each has, so that its DEL finds that.
+// Writes into each record what the new policies make of it, so that its DEL finds its elements.
 void NoteJudgements(state::Host& host, const policy::Program& program) {
   host.records.Update([&](state::Record& record) {
     const state::Record former = std::exchange(record, rules::WithPolicies(record, program));
@@ -66,16 +66,18 @@ void SwitchPolicies(state::Host& host,
                     const std::string& directory,
                     const std::vector<state::Record>& judged) {
   Mismatches unlogged(Mode::kRepair);
-  // What others have taken away of our rules comes back first, and flows that began meanwhile are
-  // forgotten for it. A switch of policies alone forgets none.
+  // First restores what others have removed of our rules, and deletes the flows that began
+  // meanwhile. Then the switch itself finds nothing to restore, and deletes no flows.
   if (!rules::FindUnreadPolicies(host)) {
     rules::Converge(host, {}, unlogged);
   }
   const std::optional<std::string> former = state::PolicyFile::FindText();
-  // The file before the kernel: killed in between, the next command puts these in force.
+  // The file before the kernel: if this process is killed in between, the next command puts the new
+  // policies in force.
   host.policy.Write(program, directory);
   try {
-    // The bridges before the rules: what is refused is refused from the first packet on.
+    // Bridges before rules: policies must see traffic between bridge ports from the first packet
+    // on.
     CheckBridges(host, judged);
     rules::MakeChainsAhead(host, program, judged);
     rules::Converge(host, {.at_least = rules::Depth::kEverything}, unlogged);
@@ -100,7 +102,7 @@ ReachChanges ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,
                            Mode mode) {
-  // For all of it: no ADD puts an attachment in force by the former policies meanwhile.
+  // One lock for all of it: no ADD may commit an attachment with the former policies meanwhile.
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
   ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
@@ -116,8 +118,8 @@ ReachChanges ApplyPolicies(state::Host& host,
   std::ranges::stable_sort(reach.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
     SwitchPolicies(host, program, directory, judged);
-    // After the kernel: a DEL in between finds the elements by a dump, as its record is of other
-    // policies (rules/commit.cc).
+    // After the kernel: a DEL in between finds its elements by a dump, because its record names the
+    // former policies (rules/commit.cc).
     NoteJudgements(host, program);
     reach.unseen = rules::FindUnseenTraffic(host, judged);
   }
@@ -138,7 +140,7 @@ std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more) {
   }
   const std::set<Ip> of_node = host.net.AllAddresses();
   const policy::Program& program = host.policy.Program();
-  // Many connections are alike but for the port that they come from.
+  // Many connections differ only in their source port, and are judged once.
   std::map<conntrack::Connection, bool> known;
   const auto is_refused = [&](const conntrack::Connection& connection) {
     const auto [answer, is_new] = known.try_emplace(connection);

@@ -20,7 +20,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Its own lock is held.
+// Returns whether `record` is stale, provided that no command holds its lock: a killed command then
+// left the parts that are not live.
 bool IsStale(state::Host& host, const state::Record& record) {
   return !record.IsAny(state::Phase::kLive) || !link::IsAlive(host, record);
 }
@@ -32,7 +33,7 @@ std::string Describe(const state::Record& record) {
   }
   for (const portmap::DnatEntry& port : record.rules.ports) {
     std::string part = Format("{} port {}", portmap::Text(port.protocol), port.host_port);
-    if (!Contains(parts, part)) {  // it has one entry per family
+    if (!Contains(parts, part)) {  // one entry per family
       parts.push_back(std::move(part));
     }
   }
@@ -59,7 +60,7 @@ class Collector {
       directories_.insert({collection.data_dir, collection.network});
       return;
     }
-    // Also of networks that have no record any more.
+    // The directory also shows networks whose last record is gone but whose leases are left.
     const std::string& usual = cni::TypeOf("nomad-bridge").defaults.data_dir;
     for (const std::string& network : Entries(usual)) {
       if (FindStatus(Format("{}/{}/lock", usual, network))) {
@@ -82,7 +83,7 @@ class Collector {
       });
       progress(done + 1, all.size());
     }
-    // After the records: the leases that are left then have no record to be found by.
+    // After the records: leases that are left now belong to no record.
     if (collection_.leases) {
       LookAtLeases();
     }
@@ -90,7 +91,7 @@ class Collector {
   }
 
  private:
-  // That `id` has a record, which says where its leases are.
+  // Remembers that `id` has a record, and where its leases are.
   void Note(const AttachmentId& id, const std::string& data_dir) {
     recorded_.insert(id);
     if (collection_.data_dir.empty() && !data_dir.empty()) {
@@ -115,7 +116,7 @@ class Collector {
       report_.busy.push_back(id);
       return;
     }
-    // Read again, as nobody changes it any more.
+    // Read again under the lock: nobody changes the record any more.
     const std::optional<state::Record> locked = host_.records.FindOwn(id);
     if (locked && (collection_.valid || IsStale(host_, *locked))) {
       TakeBack(id, Describe(*locked), [&] { return RemoveAll(host_, *locked); });
@@ -124,7 +125,7 @@ class Collector {
     }
   }
 
-  // A void record of an attachment with a link stays: CHECK makes it anew.
+  // Removes a void record. If its attachment has a link, the record stays for CHECK to rebuild it.
   void TakeBackVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
       report_.mismatches.Add(
@@ -148,21 +149,21 @@ class Collector {
 
   void LookAtLeasesIn(const LeaseDirectory& directory) {
     std::vector<ipam::Lease> leases;
-    // The leases' lock is released again: an attachment's comes before it.
+    // The store's lock is released here: lock order puts an attachment's lock before it.
     if (const auto store = StoreIn(directory)) {
       leases = store->Leases();
     }
     held_.emplace(host_);
     for (const ipam::Lease& lease : leases) {
       const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
-      // A file that names no interface may be an operator's, who reserves the address.
+      // An operator reserves an address with a file that names no interface.
       if (id.ifname.empty() || recorded_.contains(id) || IsValid(id)) {
         continue;
       }
       report_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
         const std::optional<FileLock> lock = LockOf(id);
-        // An ADD writes its record before its leases: the owner of a lease that was seen has its
-        // record by now.
+        // An ADD writes its record before its leases. The lease was seen before this lock was
+        // taken, so the record of its owner exists by now.
         if (lock && !host_.records.Find(id)) {
           LookAtLease(lease, directory, id);
         }
@@ -170,8 +171,8 @@ class Collector {
     }
   }
 
-  // Our ports of the bridge that belong neither to a valid attachment nor to one with a record:
-  // their records were lost.
+  // Removes our ports of the bridge that belong neither to a valid attachment nor to one with a
+  // record: their records were lost.
   void LookAtStrayLinks() {
     const std::optional<rtnl::Link> bridge =
         collection_.bridge.empty() ? std::nullopt : host_.net.FindLink(collection_.bridge);
@@ -179,7 +180,7 @@ class Collector {
       return;
     }
     const std::vector<rtnl::Link> ports = host_.net.Ports(bridge->index);
-    // Read after the ports: an ADD writes its record before anything else.
+    // Read after the ports: an ADD writes its record before it creates its link.
     std::set<std::string> owners = state::HostVethNames(host_.records.List(""));
     owners.merge(state::HostVethNames(collection_.valid.value_or(std::set<AttachmentId>())));
     for (const rtnl::Link& port : ports) {
@@ -200,8 +201,8 @@ class Collector {
   }
 
   std::optional<FileLock> LockOf(const AttachmentId& id) {
-    // A runtime that lists the valid ones means what it says: the command at work is waited for. By
-    // any other a command at work shows that its attachment is alive.
+    // A runtime that lists the valid attachments has decided: this waits for a command that works
+    // on `id`. Without a list, a command at work shows that the attachment is alive.
     return collection_.valid ? std::optional(host_.records.Lock(id)) : host_.records.TryLock(id);
   }
 
@@ -223,8 +224,10 @@ class Collector {
            !takeover::HasReferenceRules(id, dumps_.reference_rules);
   }
 
-  // A lease without a record, whose owner's lock is held. A runtime that lists the valid ones is
-  // believed. Else an owner that may live keeps its lease: one with the address, a link or rules.
+  // Looks at a lease without a record; the caller holds the owner's lock. With a list of valid
+  // attachments the lease is released. Without a list it stays while a container has the address,
+  // or while the lease is from this boot; the operator's gc releases it if the owner has neither a
+  // link nor rules.
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
@@ -260,7 +263,7 @@ class Collector {
   state::RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
-  std::optional<link::HeldAddresses> held_;  // of one directory
+  std::optional<link::HeldAddresses> held_;  // as found for one directory
   Dumps dumps_{host_.nft};
 };
 

@@ -1,18 +1,18 @@
-// Taking back what stale attachments hold: because an ADD needs it, an address of a full pool or a
-// host port, or because GC or the operator says so. (Nomad sends no DEL for an allocation that
-// ended while its agent was away.)
+// Takes back what stale attachments hold: because an ADD needs an address of a full pool or a host
+// port, or because GC or the operator says so. (Nomad sends no DEL for an allocation that ended
+// while its agent was away.)
 //
-// Stale    An attachment whose namespace is gone, or that a killed command left (liveness.h); for a
-//          GC with a list of valid attachments, whatever is not in it. One that a command works on
-//          counts as alive.
+// Stale    An attachment is stale if its namespace is gone, or if a killed command left it
+//          (liveness.h). For a GC with a list of valid attachments every other attachment is stale.
+//          An attachment that a command works on counts as alive.
 // Leases   A file that only reserves its address (ipam/store.h) stays. A lease without a record
-//          whose address no container has (link/liveness.h) is taken back
-//          if it is from before the last boot; for the operator also if its owner has neither a
-//          link nor, as an attachment of the reference plugins, rules.
+//          whose address no container has (link/liveness.h) is released if it predates the boot.
+//          The operator's gc also releases it if its owner has neither a link of ours nor rules of
+//          the reference plugins.
 // Records  A void record (state/record_store.h) of an attachment without a link is removed.
-// Errors   None: what cannot be removed is in the report.
-// Locks    A stale attachment's, by TryLock; for one that is not valid its command's end is
-//          awaited.
+// Errors   None: the report names what cannot be removed.
+// Locks    The lock of a stale attachment is only tried. With a list of valid attachments, the lock
+//          of an attachment that is not in it is waited for.
 #pragma once
 
 #include <map>
@@ -26,18 +26,21 @@
 
 namespace nomad_bridge::attachment {
 
-// What is looked at, and what of it stays.
+// What Collect() looks at, and what it spares.
 struct Collection {
-  std::string network;   // empty: all, for the operator
-  std::string data_dir;  // of the network's leases; empty: where records say, and the usual one
-  std::optional<std::set<AttachmentId>> valid = {};  // nullopt: whatever is not stale
-  std::string bridge = {};  // whose ports of ours that are not valid go, too
+  std::string network;   // empty: all networks, for the operator
+  std::string data_dir;  // of the leases; empty: the directories that records name, and the default
+  std::optional<std::set<AttachmentId>> valid = {};  // spared; nullopt: all that are not stale
+  // Bridge on which host veths of ours are removed that have neither a record nor a valid
+  // attachment.
+  std::string bridge = {};
   bool leases = true;
-  // Leases alone, beside these records, each with its data directory: they are not read again.
+  // If set, only leases are collected. Names every attachment that has a record, with its data
+  // directory, so that the records are not read again.
   std::optional<std::map<AttachmentId, std::string>> recorded = {};
 };
 
-// Attachments and leases: elements, links, leases and records of what is stale.
+// Removes elements, links, leases and records of what is stale; mode kLook only reports them.
 // NOLINTNEXTLINE(modernize-use-nodiscard): what was removed is in the log
 ReconcileReport Collect(
     state::Host& host,
@@ -45,10 +48,11 @@ ReconcileReport Collect(
     Mode mode,
     const Progress& progress = [](std::size_t, std::size_t) {});
 
-// Whether `id` has a void record, and no link.
+// Returns whether `id` has a void record and no link.
 [[nodiscard]] bool IsRecordAlone(state::Host& host, const AttachmentId& id);
 
-// Removes all of `id` if it is stale. False if it is alive, unknown, or could not be removed.
+// Removes everything that `id` has if it is stale. Returns false if it is alive or unknown, or if
+// something could not be removed.
 [[nodiscard]] bool CollectIfStale(state::Host& host, const AttachmentId& id);
 
 }  // namespace nomad_bridge::attachment

@@ -10,7 +10,7 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// In seconds since the epoch.
+// Returns seconds since the epoch.
 std::int64_t BootTime() {
   timespec now{};
   timespec uptime{};
@@ -19,8 +19,8 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-// Those of `record` that are not there as its. A lease is there as a whole or not at all, so that
-// who only looks needs no lock.
+// Returns the leases of `record` that are missing or have another owner. A lease file appears whole
+// or not at all, so reading it takes no lock.
 std::vector<Ip> LostLeases(const state::Record& record) {
   std::vector<Ip> lost = AddressesOnly(record.ipam.leases);
   std::erase_if(lost, [&](const Ip& address) {
@@ -46,10 +46,12 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
   if (!store && mismatches.is_repairing()) {
     store.emplace(ipam::Store::Open(record.ipam.data_dir, record.id.network));
   }
-  // Looked for again: under the lock nobody changes them.
+  // Read again under the lock: nobody changes the leases any more.
   for (const Ip& address : LostLeases(record)) {
     if (store && mismatches.is_repairing()) {
-      store->Release(address, ipam::kLeasedElsewhere);  // for want of its lease
+      // While the lease was missing, an ADD in a new directory may have leased the address to
+      // `kLeasedElsewhere`.
+      store->Release(address, ipam::kLeasedElsewhere);
     }
     Mismatch mismatch{Mismatch::Area::kLease,
                       record.id.container_id,
@@ -88,8 +90,8 @@ void RestoreLeases(state::Host& host,
 
 void ReleaseAddresses(const state::Record& record) {
   ReleaseLeases(record.id, record.ipam.data_dir, AddressesOnly(record.ipam.leases));
-  // With what ADD recorded: gc has no request. DEL puts its request's into the record before
-  // (cni::WithConfigOf).
+  // Uses the config that ADD recorded, because gc has no request. DEL first copies the config of
+  // its request into the record (cni::WithConfigOf).
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }

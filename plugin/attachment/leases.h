@@ -1,8 +1,8 @@
-// The leases of an attachment in a data directory: found, restored and released.
+// Finds, restores and releases the leases of an attachment in a data directory.
 //
 // Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
 //          that assigned the addresses.
-// Locks    The data directory's, for the length of a call.
+// Locks    Takes the data directory's lock for the length of a call.
 #pragma once
 
 #include <string>
@@ -17,26 +17,28 @@
 
 namespace nomad_bridge::attachment {
 
-// Releases the leases of `record`, and runs DEL of the IPAM plugin that assigned its addresses, if
-// that was not host-local.
+// Releases the leases of `record`. If another IPAM plugin than host-local assigned its addresses,
+// runs DEL of that plugin.
 void ReleaseAddresses(const state::Record& record);
 
-// By the time of its file. False if there is no lease.
+// Compares the time of the lease file with the boot. Returns false if there is no lease.
 [[nodiscard]] bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address);
 
-// Every lease of `record` is there. Writes nothing where none is lost: the disk may be full.
+// Checks that every lease of `record` exists; mode kRepair writes the missing ones. Writes nothing
+// if none is missing, since the disk may be full.
 void CheckLeases(const state::Record& record, Mismatches& mismatches);
-// Writes the leases of all live attachments of `network` that have them in `data_dir`, which
-// `store` is. Reads every record: for a directory that is new, or was lost.
+// Writes the leases of all live attachments of `network` whose leases belong in `data_dir`, the
+// directory of `store`. Reads every record, so call it only for a directory that is new or was
+// lost.
 void RestoreLeases(state::Host& host,
                    ipam::Store& store,
                    const std::string& network,
                    const std::string& data_dir);
 
-// Every address leased to `id`, by whatever plugin. Opens every lease.
+// Returns every address leased to `id`, by any plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);
 
-// Releases those of `leases` that are leased to `id`.
+// Releases those of `leases` that `id` owns.
 void ReleaseLeases(const AttachmentId& id,
                    const std::string& data_dir,
                    const std::vector<Ip>& leases);

@@ -17,7 +17,7 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Takes down the stale parts of an attachment whose place another one has taken.
+// Removes the stale parts of an attachment whose address or port another attachment has taken over.
 void RemoveStaleParts(state::Host& host, const rules::StaleOwner& owner) {
   LogLine("took over from the stale container '{}'", owner.record.id.container_id);
   for (const std::string& failure : owner.is_alive
@@ -27,10 +27,10 @@ void RemoveStaleParts(state::Host& host, const rules::StaleOwner& owner) {
   }
 }
 
-// Puts all elements of `record` in force. Parts of it that are being made are live afterwards.
-// Returns the checkpoint; nullopt if `record` has no rules.
+// Commits all elements of `record`; parts in phase kMaking are live afterwards. Returns the
+// checkpoint; nullopt if `record` has no rules.
 std::optional<state::Checkpoint> CommitElements(state::Host& host, const state::Record& record) {
-  // Without rules, where the kernel may not even have nf_tables.
+  // Without rules nothing is committed: the kernel may not even have nf_tables.
   if (rules::ElementsOf(record.Finished().OnlyLive()).empty()) {
     if (record.IsAny(state::Phase::kMaking)) {
       host.records.Write(record.Finished());
@@ -38,8 +38,7 @@ std::optional<state::Checkpoint> CommitElements(state::Host& host, const state::
     return std::nullopt;
   }
   rules::Committed committed = rules::Commit(host, record);
-  // After the commit, which has replaced or removed their elements with ours: if it had failed,
-  // stale attachments would have lost everything for nothing.
+  // After the commit: a stale attachment must not lose the rest if the commit fails.
   for (const rules::StaleOwner& owner : committed.stale_owners) {
     RemoveStaleParts(host, owner);
   }
@@ -49,13 +48,13 @@ std::optional<state::Checkpoint> CommitElements(state::Host& host, const state::
 }  // namespace
 
 void Publish(state::Host& host, const state::Record& record) {
-  Mismatches repaired(Mode::kRepair);  // CHECK and reconcile alone say what they repair
+  Mismatches repaired(Mode::kRepair);  // dropped: only CHECK and reconcile name what they repair
   const std::optional<state::Checkpoint> checkpoint = CommitElements(host, record);
   // After the commit: the chain localhost_guard, which makes route_localnet safe, is in force.
   rules::CheckLocalhost(host, record.Finished(), repaired);
-  // After the commit: a packet before it would begin the same flow anew, untranslated.
+  // After the commit: until then the next packet would begin the same flow again, untranslated.
   rules::DeleteStaleConntrack(host, record, {cni::Part::kPorts});
-  // Last of what lets packets pass: other programs' tools may take seconds.
+  // After everything that lets packets pass: the tools of other firewalls may take seconds.
   if (checkpoint) {
     rules::CheckOtherFirewalls(host, record, *checkpoint, repaired);
   }
@@ -74,7 +73,8 @@ void CheckRules(state::Host& host, const state::Record& record, Mismatches& mism
   if (rules::ElementsOf(record).empty()) {
     return;  // the kernel may not even have nf_tables
   }
-  // A quiet CHECK takes no lock: many of them at once do not wait for each other, nor for an ADD.
+  // If nothing has changed, CHECK takes no lock: many of them at once wait neither for each other
+  // nor for an ADD.
   std::optional<state::Checkpoint> checkpoint = rules::FindCurrentCheckpoint(host);
   rules::Depth compared = rules::Depth::kNothing;
   if (!checkpoint) {
@@ -83,7 +83,8 @@ void CheckRules(state::Host& host, const state::Record& record, Mismatches& mism
     checkpoint = std::move(converged.checkpoint);
     compared = converged.depth;
   }
-  // After the tables, which its elements name. Nobody else looks for a single element.
+  // After the tables, whose sets and chains the elements name. Only kEverything has looked for
+  // single elements already.
   std::vector<Mismatch> lost = compared == rules::Depth::kEverything
                                    ? std::vector<Mismatch>()
                                    : rules::CompareElements(host, record);
@@ -103,14 +104,15 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
   if (checkpoint && !checkpoint->has_siblings) {
     return;
   }
-  // After the rules of `record` are gone: until then its ports are taken.
+  // In all networks: the sibling is the same container in another network, or under another name.
   for (const AttachmentId& id : host.records.List("")) {
     if (!rules::IsSameContainer(id, record)) {
       continue;
     }
     const std::optional<FileLock> lock = host.records.TryLock(id);
     if (!lock) {
-      // A command that works on the sibling may have left its ports to us just before.
+      // The command that holds the lock may just have left the sibling's ports to `record`. The
+      // next command then compares everything, and publishes them.
       rules::UpdateCheckpoint(host, [](state::Checkpoint& now) { now.Expire(); });
     }
     const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;

@@ -1,9 +1,9 @@
-// The rules of an attachment put in force, and what that entails for others: stale owners of an
-// address or a port are torn down, other firewalls accept our traffic, a sibling gets its ports.
+// Puts the rules of an attachment in force, with the consequences for others: stale owners of an
+// address or a port are removed, other firewalls accept our traffic, a sibling gets its ports.
 //
-// Errors   Those of rules/commit.h. What cannot be removed of a stale owner is logged and ignored.
-// Locks    The attachment's own lock is held by the caller. Stale owners and siblings by TryLock
-//          only.
+// Errors   Those of rules/commit.h. A stale owner that cannot be removed is logged and ignored.
+// Locks    The caller holds the attachment's lock. The locks of stale owners and siblings are only
+//          tried.
 #pragma once
 
 #include "base/mismatch.h"
@@ -12,21 +12,22 @@
 
 namespace nomad_bridge::attachment {
 
-// Puts all elements of `record` in force, in one atomic batch; takes over those that a stale
-// attachment has, and tears that one down. Then what its published ports need besides:
-// route_localnet, which the rules keep safe, and no stale UDP flows. Parts of `record` that are
-// being made are live in its file from the commit on.
+// Commits all elements of `record` in one atomic batch, takes over the elements that a stale
+// attachment has, and removes that attachment. Then sets route_localnet, which the rules keep safe,
+// and deletes stale UDP flows of published ports. With the commit, parts in phase kMaking become
+// live in the record's file.
 void Publish(state::Host& host, const state::Record& record);
 
-// Puts in force what can be said of the port of `record` before it has addresses, for an IPAM
-// plugin that asks on the link. Its parts are still being made afterwards.
+// Commits the elements that the bridge port of `record` needs before it has addresses, for an IPAM
+// plugin that sends over the link. The parts stay in phase kMaking.
 void PublishPort(state::Host& host, const state::Record& record);
 
-// The rules of `record`, all parts of which are live, are in force.
+// Checks that the rules of `record`, all of whose parts are live, are in force; mode kRepair
+// restores them.
 void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
-// Publishes the ports of `record`, whose rules are gone, for another live attachment of the same
-// container that wants them too.
+// Publishes the ports of `record` for another live attachment of the same container that wants
+// them, too. The rules of `record` must be gone already: until then the ports are taken.
 void TransferPortsToSibling(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment

@@ -28,7 +28,7 @@ class Reconciler {
  public:
   Reconciler(state::Host& host, const Scope& scope, ReconcileReport& report)
       : host_(host), scope_(scope), report_(report), mismatches_(report.mismatches) {
-    // `up` says nothing of what it makes.
+    // `up` does not log what it creates.
     if (scope.extent != Extent::kNetwork) {
       log_.emplace(report.mismatches);
     }
@@ -51,8 +51,8 @@ class Reconciler {
   }
 
  private:
-  // Each step needs the one before: a port needs its bridge, elements name links that are there,
-  // and route_localnet is safe only where the rules are.
+  // Each step needs the step before: a port needs its bridge, elements name existing links, and
+  // route_localnet is safe only while the rules are in force.
   void CheckOne(const state::Record& record) {
     const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
     CheckOwn(record, FindVeth(record), bridge, mismatches_);
@@ -68,7 +68,8 @@ class Reconciler {
     }
   }
 
-  // Records are read only if somebody has changed a rule: each ADD and DEL of ours leads here, too.
+  // The socket unit starts this after each ADD and DEL of ours, too. Records are read only if
+  // somebody else has changed a rule.
   void CheckTables() {
     if (CheckRuleset({}) == Depth::kNothing) {
       return;
@@ -88,13 +89,13 @@ class Reconciler {
         scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
     const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
     listed_.emplace(links);
-    // Links before rules, whose elements name them.
+    // Links before rules, whose elements name the links.
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
     }
-    // Once for all, in one batch, after the links that its elements name.
+    // One batch for all attachments.
     report_.Try(Area::kTable, "the rules", [&] {
       CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid, .listed = &*listed_});
     });
@@ -105,19 +106,22 @@ class Reconciler {
         rules::CheckLocalhost(host_, record, mismatches_);
       });
     }
-    // Last: their tools take their time. That nothing can be read of the rules is in the report.
+    // Last: the tools of other firewalls take time. If the rules cannot be read, the report says so
+    // already.
     if (host_.nft.is_open()) {
       CheckOtherFirewalls();
     }
   }
 
-  // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is
-  // not as it should be is locked, so that commands wait for nobody who just looks.
+  // Checks one of many attachments. If it cannot be repaired, the others still are. Only an
+  // attachment with a mismatch is locked, so that no command waits for a mere look.
   void CheckAttachment(const AttachmentId& id) {
     const std::optional<state::Record> record = host_.records.Find(id);
     if (!record) {
       return;
     }
+    // Without a live part: a command is at work on the attachment, or a killed command left it for
+    // GC.
     if (!record->IsAny(state::Phase::kLive)) {
       if (!host_.records.TryLock(id)) {
         report_.busy.push_back(id);
@@ -131,7 +135,7 @@ class Reconciler {
     ++report_.attachments;
     const state::Record live = record->OnlyLive();
     Note(live);
-    // What is shared is looked at once, for the first record that needs it.
+    // Checks what attachments share once, for the first record that needs it.
     const auto added = segments_.try_emplace(SegmentKey(live), Segment{live});
     Segment& segment = added.first->second;
     if (added.second) {
@@ -143,7 +147,7 @@ class Reconciler {
       report_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
         CheckOwn(live, veth, segment.bridge, first_look);
-        // The first look was without its lock: a command may have been at work.
+        // The first look took no lock: a command may have been at work.
         if (!first_look.empty()) {
           CheckLocked(id, segment.bridge);
         }
@@ -151,7 +155,7 @@ class Reconciler {
     }
   }
 
-  // What is looked at once for all, after all attachments.
+  // Collects what is checked once, after all attachments.
   void Note(const state::Record& live) { NoteGateway(live); }
 
   void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
@@ -170,7 +174,7 @@ class Reconciler {
     if (record.IsLive(cni::Part::kLink)) {
       link::CheckHostVeth(host_, record, veth, bridge, mismatches);
       if (!mismatches.repaired().empty()) {
-        // A new bridge drops what the node sends until it has noticed its ports' carrier.
+        // A new bridge drops what the node sends until it has noticed the carrier of its ports.
         link::AwaitGateway(host_, record);
       }
     }
@@ -205,7 +209,7 @@ class Reconciler {
     }
   }
 
-  // Its live parts; nullopt if there are none.
+  // Returns the live parts of `id`; nullopt if it has none.
   std::optional<state::Record> FindLive(const AttachmentId& id) {
     const std::optional<state::Record> record = host_.records.Find(id);
     return record && record->IsAny(state::Phase::kLive) ? std::optional(record->OnlyLive())
@@ -223,10 +227,10 @@ class Reconciler {
   ReconcileReport& report_;
   Mismatches& mismatches_;
   std::optional<state::RepairLog> log_;
-  state::Checkpoint checkpoint_;  // as the rules were compared last
+  state::Checkpoint checkpoint_;  // as of the last comparison of the rules
   std::map<std::string, Segment> segments_;
-  std::map<std::string, state::Record> gateways_;  // a record behind each
-  std::optional<link::ListedVeths> listed_;        // for the first look at each of all
+  std::map<std::string, state::Record> gateways_;  // for each gateway, one record behind it
+  std::optional<link::ListedVeths> listed_;        // for the first look at each attachment
 };
 
 }  // namespace

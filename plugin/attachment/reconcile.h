@@ -1,23 +1,23 @@
-// The host's side compared with what the records say, and put right: the only repair there is.
+// Compares the host's side with the records and repairs it. Nothing else repairs.
 //
-// ADD, CHECK, GC and the operators' commands call it, each with its scope. The container's side is
-// the container's own: link/container.h compares it, and nothing changes it.
+// ADD, CHECK, GC and the operators' commands call it, each with its scope. The container's side
+// belongs to the container: link/container.h compares it, and nothing changes it.
 //
-// Order    What attachments share behind a gateway, each one's host veth and leases, then the rules
-//          in one batch: they name links that are there by then. route_localnet comes after the
-//          rules that make it safe. Other programs' firewalls are last: their tools take their
+// Order    First what attachments share behind a gateway, then the host veth and the leases of each
+//          attachment, then the rules in one batch, since they name the links. route_localnet comes
+//          after the rules that make it safe. Other programs' firewalls are last: their tools take
 //          time.
-// Log      What was repaired is on stderr, in the words of the mismatch, once no lock is held. What
-//          an ADD or `up` makes is not.
-// Errors   Scope kAll: what failed is in the report, and the others are repaired all the same; kIo
-//          or kKernel if not even the records can be listed. Else what the kernel refuses is
-//          thrown: the errors of link/bridge.h, rules/commit.h and rules/converge.h.
-// Locks    Scope kOne: the attachment's own is held by the caller. kAll: of one with a
-//          mismatch by TryLock; it is looked at again then. The leases' are taken where one is
-//          lost, the rules' always.
-// Costs    kAll: a dump of the links, and one per set of our table; files of each attachment.
-//          kRules: the dumps of sets. The others do not depend on the number of attachments, unless
-//          a bridge or a table was lost.
+// Log      Names on stderr what was repaired, in the words of the mismatch, once no lock is held.
+//          Does not name what an ADD or `up` creates.
+// Errors   Scope kAll: the report names what failed, and everything else is repaired; kIo or
+//          kKernel if the records cannot even be listed. Other scopes throw what the kernel
+//          refuses: the errors of link/bridge.h, rules/commit.h and rules/converge.h.
+// Locks    Scope kOne: the caller holds the attachment's lock. Scope kAll: the lock of an
+//          attachment with a mismatch is tried; then the attachment is looked at again. The leases'
+//          lock is taken if a lease is lost, the rules' lock always.
+// Costs    Scope kAll: a dump of the links, a dump per set of our table, and the files of each
+//          attachment. Scope kRules: the dumps of sets. The cost of other scopes does not depend on
+//          the number of attachments, unless a bridge or a table was lost.
 #pragma once
 
 #include <set>
@@ -32,7 +32,7 @@ namespace nomad_bridge::attachment {
 struct Scope {
   enum class Extent {
     kNetwork,  // bridge, gateway, rules and other firewalls, before `record` is attached
-    kTables,   // what an ADD compares of the rules, and other firewalls if it was anything
+    kTables,   // the rules as an ADD compares them; if it compares any, other firewalls, too
     kOne,      // all that `record` needs on the host's side
     kRules,    // the rules of all attachments
     kAll,      // the host's side of all attachments
@@ -40,8 +40,8 @@ struct Scope {
 
   Extent extent = Extent::kAll;
   const state::Record* record = nullptr;
-  std::set<AttachmentId> valid = {};  // elements of theirs stay without a record, too
-  // kAll: those of the node, listed just before; null: they are listed.
+  std::set<AttachmentId> valid = {};  // whose elements stay, even without a record
+  // Scope kAll: the links of the node, listed just before; null: Reconcile() lists them.
   const std::vector<rtnl::Link>* links = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What a reconcile or a GC found, and has repaired or taken back.
+// What a reconcile or a GC found, and what it has repaired or removed.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@ struct ReconcileReport {
 
   std::size_t attachments = 0;  // how many were looked at
   Mismatches mismatches;
-  // What could not be looked at, or be repaired: a line each.
+  // What could not be looked at or repaired, one entry each.
   struct Failure {
     Mismatch::Area area;
     std::string text;
-    std::string cause;  // what `text` ends with
+    std::string cause;  // the part of `text` after "<what>: "
   };
   std::vector<Failure> failed;
-  std::vector<AttachmentId> busy;  // left out: another command works on them
+  std::vector<AttachmentId> busy;  // skipped: another command works on them
 
-  // False if `act` failed, which `what` names.
+  // Runs `act`. If it fails, notes the failure under the name `what` and returns false.
   template <typename Act>
   bool Try(Mismatch::Area area, const std::string& what, Act act) {
     try {
@@ -40,7 +40,7 @@ struct ReconcileReport {
   }
 };
 
-// After each attachment: how many are done, and of how many.
+// Called after each attachment with how many are done, and of how many.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;
 
 }  // namespace nomad_bridge::attachment

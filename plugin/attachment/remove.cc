@@ -20,8 +20,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// The record may not be writable: the disk is full, or a newer release wrote it. Then the command
-// goes on, although other commands may repair what it removes.
+// Writes the record if possible: the disk may be full, or a newer release wrote the record. Then
+// the command goes on, although other commands may repair what it removes.
 void WritePhase(state::Host& host, const state::Record& record) {
   try {
     host.records.Write(record);
@@ -45,7 +45,8 @@ cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
   return removed;
 }
 
-// As the kernel has them, and what it may share with others.
+// Returns the elements of `id` in the kernel, and the elements without an owner, which it may
+// share.
 std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id, Dumps& dumps) {
   if (!dumps.elements) {
     dumps.elements = firewall::AllElements(host.nft);
@@ -71,32 +72,38 @@ std::vector<std::string> Remove(state::Host& host,
   cni::ErrorList failures;
   const auto release = [&] { failures.Try("the leases", [&] { ReleaseAddresses(record); }); };
   const bool is_delegated = record.ipam.delegated.has_value();
-  // Before anything else: a repair that finds it live would put back what is being removed.
+  // Before anything else: a repair that found the attachment live would restore what is removed
+  // here.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
+  // Another IPAM plugin before the link: a DHCP client sends its release over the link, while the
+  // rules still check what it sends.
   if (removed.contains(cni::Part::kAddress) && is_delegated) {
-    release();  // by the link, as a DHCP client does, while the rules still check what it sends
+    release();
   }
-  // Before the rules: without them nothing checks what the container sends.
+  // Link before rules: without rules nothing checks what the container sends.
   if (removed.contains(cni::Part::kLink)) {
     failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
   }
   failures.Try("the rules", [&] { rules::RemoveElements(host, record, rest); });
-  // After the rules: a port has one element, which a sibling can have once it is free.
+  // After the rules: a port has one element, so a sibling can get it only once it is free.
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
   }
-  // After the rules and the link, by which they would begin anew.
+  // After the rules and the link: until then the next packet would begin the same flow again.
   failures.Try("stale UDP flows", [&] {
     cni::Parts parts = removed;
     if (record.PhaseOf(cni::Part::kPorts) == state::Phase::kMaking) {
-      parts.erase(cni::Part::kPorts);  // never committed: perhaps another's, whose flows go on
+      // Never committed: the ports may belong to another attachment, whose flows go on.
+      parts.erase(cni::Part::kPorts);
     }
     rules::DeleteStaleConntrack(host, record, parts);
   });
+  // After the link: until the link is gone, the container answers for the address, which an ADD may
+  // take as soon as it is released.
   if (removed.contains(cni::Part::kAddress) && !is_delegated) {
-    release();  // after the link: until then its container answers for the address
+    release();
   }
-  // Last, and only if nothing failed: by the record the next DEL knows what is left.
+  // Last, and only if nothing failed: the next DEL reads in the record what is left.
   if (failures.empty() && rest.IsEmpty()) {
     failures.Try("the record", [&] { host.records.EnsureGone(record.id); });
   } else if (failures.empty()) {
@@ -112,7 +119,7 @@ std::vector<std::string> RemoveAll(state::Host& host, const state::Record& recor
 }
 
 void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest) {
-  // Its phases on disk tell whether it was committed.
+  // The phases on disk show whether the parts were committed.
   cni::ErrorList(Remove(host, host.records.Find(record.id).value_or(record), rest))
       .ThrowIfAny("some of them are still there");
 }
@@ -123,13 +130,16 @@ void RemoveEarlier(state::Host& host,
                    const std::string& data_dir,
                    Undo& undo) {
   if (earlier) {
-    // The leases and the record stay for the new ADD, so a failed one has to remove them.
+    // The new ADD uses the leases and the record again, so a failed ADD has to remove them.
     undo.Then("remove what an earlier ADD left", [&host, earlier] {
       cni::ErrorList(RemoveAll(host, *earlier)).ThrowIfAny("some of it is still there");
     });
+    // Before the link: a repair must not restore it. A newer release's record is never rewritten
+    // (record_store.h).
     if (!earlier->is_of_newer_release) {
       host.records.Write(earlier->All(state::Phase::kLeaving));
     }
+    // Link before rules, as in Remove().
     link::EnsureLinkGone(host, *earlier);
     rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
@@ -152,7 +162,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
   if (!unrecorded.leases) {
     failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, unrecorded.data_dir); });
   }
-  // Link, rules, leases, record: in the order of Remove(), for the same reasons.
+  // Link, rules, leases, record: the order of Remove(), for the same reasons.
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
   failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id, dumps), &id); });
   failures.Try("the reference plugins' rules", [&] {

@@ -14,8 +14,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Makes every host veth whose record names `bridge` a port of it. Returns the live parts of those
-// that were none.
+// Plugs every host veth whose record names `bridge` into it. Returns the live parts of the
+// attachments whose veth was not a port of it.
 std::vector<state::Record> CheckPorts(state::Host& host,
                                       const rtnl::Link& bridge,
                                       Mismatches& mismatches) {
@@ -31,14 +31,16 @@ std::vector<state::Record> CheckPorts(state::Host& host,
     if (!veth || veth->master == bridge.index) {
       continue;
     }
-    // Of its own: a mismatch that is not repaired, as a DEL removes the link, concerns nobody here.
+    // Kept apart from `mismatches`: if a DEL removes the link meanwhile, its mismatch stays
+    // unrepaired, and the CHECK of another attachment must not fail for it.
     Mismatches of_port(mismatches.mode());
     try {
       link::CheckHostVeth(host, record, veth, bridge, of_port);
       mismatches.AddAll(std::move(of_port));
       moved.push_back(record.OnlyLive());
     } catch (const Error&) {
-      if (find_veth()) {  // else a DEL was faster: its lock is not taken here
+      // If the link is gone, a DEL was faster: the attachment's lock is not held here.
+      if (find_veth()) {
         throw;
       }
     }
@@ -46,12 +48,12 @@ std::vector<state::Record> CheckPorts(state::Host& host,
   return moved;
 }
 
-// A bridge that was made anew, by us or by its operator, has none of its ports. They are plugged in
-// once per bridge, as that reads all records.
+// Plugs the ports back into a bridge that was created again, by us or by its operator. Done once
+// per bridge, because it reads all records.
 void PlugInPorts(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
   const std::vector<state::Record> moved = CheckPorts(host, bridge, mismatches);
   if (!moved.empty()) {
-    // Before route_localnet, which is safe only where the rules are.
+    // Rules before route_localnet, which is safe only while they are in force.
     rules::CheckRuleset(host, {}, mismatches);
   }
   for (const state::Record& record : moved) {
@@ -66,7 +68,7 @@ void CheckNewBridge(state::Host& host,
   state::Checkpoint known = host.checkpoint.Find().value_or(state::Checkpoint());
   const std::string& network = record.id.network;
   const bool is_new = known.bridges[bridge.name] != bridge.index;
-  // Another IPAM plugin has not said them yet when the bridge is made.
+  // Another IPAM plugin names the gateways only after the bridge is made.
   const bool has_gateways = !record.link.gateways.empty();
   if (!is_new && (!has_gateways || known.gateways[network] == record.link.gateways)) {
     return;
@@ -74,7 +76,7 @@ void CheckNewBridge(state::Host& host,
   if (is_new) {
     PlugInPorts(host, bridge, mismatches);
   }
-  // Last: if we are killed before, the next command does it again.
+  // Last: if this process is killed before, the next command does all of it again.
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
     now.bridges[bridge.name] = bridge.index;
     if (has_gateways) {
@@ -112,7 +114,7 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
     rules::CheckBridgeNetfilter(host, *bridge, record, mismatches);
   }
   if (bridge && mismatches.is_repairing()) {
-    // After the bridge has its addresses: what comes by the ports is for its gateway.
+    // After the bridge has its addresses: packets from the ports are for the gateway.
     CheckNewBridge(host, *bridge, record, mismatches);
   }
   return bridge;

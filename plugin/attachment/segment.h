@@ -1,10 +1,10 @@
-// What attachments behind one gateway share: the bridge, the gateway's addresses, forwarding, and
-// what policies see of its traffic.
+// Checks what attachments behind one gateway share: the bridge, the gateway's addresses,
+// forwarding, and whether policies see the bridge's traffic.
 //
-// Costs    Do not depend on the number of attachments, unless a bridge was made anew: its ports,
-//          which are looked for in all records, are plugged in again.
+// Costs    Do not depend on the number of attachments, unless a bridge was created again: then all
+//          records are read, to plug its ports back in.
 // Errors   Those of link/bridge.h and rules/converge.h.
-// Locks    The rules' lock is taken, no attachment's: a DEL may remove a link at any moment.
+// Locks    Takes the rules' lock, but no attachment's lock: a DEL may remove a link at any moment.
 #pragma once
 
 #include <optional>
@@ -17,16 +17,17 @@
 
 namespace nomad_bridge::attachment {
 
-// Attachments with the same key share all that CheckSegment() and rules::CheckLocalhost() look at.
+// Returns a key that is the same for attachments that share all that CheckSegment() and
+// rules::CheckLocalhost() look at.
 [[nodiscard]] std::string SegmentKey(const state::Record& record);
 
-// Returns the bridge; nullopt if `record` has none, or it is missing and not to be made.
+// Returns the bridge; nullopt if `record` has none, or if the bridge is missing and is not created.
 std::optional<rtnl::Link> CheckSegment(state::Host& host,
                                        const state::Record& record,
                                        Mismatches& mismatches);
 
-// The same in mode kRepair, for an attachment that is about to be made: nothing is said of what is
-// made or repaired. Throws kConflict if only the operator can put the bridge right.
+// Does the same in mode kRepair for an attachment that is about to be made, without naming what it
+// creates or repairs. Throws kConflict if only the operator can repair the bridge.
 void EnsureSegment(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment
