@@ -13,7 +13,8 @@ config::Config WithPossibleChecks(config::Config config, state::Host& host) {
   }
   constexpr const char* kWhy =
       "the kernel has no bridge family of nf_tables (CONFIG_NF_TABLES_BRIDGE)";
-  // What the operator asked for is refused; what is only a default is left out and said.
+  // What the operator requests is refused; what is only a default is left out, with a line in the
+  // log.
   if (is_isolated) {
     throw Error(Code::kUnsupportedField, "unsupported 'ingressPolicy': \"isolated\"", kWhy);
   }

@@ -1,6 +1,8 @@
-// What of a config needs the bridge family of nf_tables: sourceCheck, and ingressPolicy isolated.
+// The config keys that need the bridge family of nf_tables: sourceCheck, and ingressPolicy
+// isolated.
 //
-// Errors  kUnsupportedField if the config asks for it and the kernel has no such family; kKernel.
+// Errors  kUnsupportedField if the config requests one of them and the kernel lacks the family;
+//         kKernel.
 #pragma once
 
 #include "plugin/config/config.h"
@@ -8,7 +10,7 @@
 
 namespace nomad_bridge::rules {
 
-// `config` without a default that this kernel cannot have, with a line on stderr.
+// Returns `config` without defaults that this kernel cannot provide, and names them on stderr.
 [[nodiscard]] config::Config WithPossibleChecks(config::Config config, state::Host& host);
 
 }  // namespace nomad_bridge::rules

@@ -22,14 +22,15 @@ bool HandsOver(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
-// What refuses link-local addresses to the allocations that policies are about.
+// Returns whether policies may refuse something to `record` and the kernel lacks the bridge family,
+// whose table keeps link-local addresses from being a way around policies.
 bool LacksBridgeFamily(state::Host& host, const state::Record& record) {
   return JudgementOf(record, host.policy.Program()).MayRefuse() &&
          !firewall::HasBridgeFamily(host.nft);
 }
 
-// Why policies do not see the traffic of `record` on `bridge`, if only its operator can change
-// that: we load no kernel module, and set no flag of a bridge that carries others' packets.
+// Returns why policies do not see the traffic of `record` on `bridge`, if only the operator can
+// change that: we load no kernel module, and set no flag on a bridge that carries others' packets.
 std::optional<Mismatch> FindUnseen(state::Host& host,
                                    const rtnl::Link& bridge,
                                    const state::Record& record) {
@@ -43,8 +44,8 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
         .repairable = false,
         .fix = Fix::Advice("a kernel with CONFIG_NF_TABLES_BRIDGE, or no policy that selects it")};
   }
-  // This file exists only while br_netfilter is loaded. Without the module a bridge's own flags say
-  // nothing.
+  // This file exists only while br_netfilter is loaded. Without the module the bridge's flags have
+  // no effect.
   const bool has_module = netlink::FindSysctl("net/bridge/bridge-nf-call-iptables").has_value();
   if (has_module && (link::IsMadeByUs(bridge) || HandsOver(bridge))) {
     return std::nullopt;
@@ -65,8 +66,8 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
                  : "modprobe br_netfilter"};
 }
 
-// Whether policies may be about `record`, or, on a bridge of ours, about anybody there.
-// There the flags are set for all: anybody there may send to an attachment that policies are about.
+// Returns whether policies may apply to `record`. On a bridge of ours any policy counts: the flags
+// are set for the whole bridge, because any port may send to an attachment that policies apply to.
 bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const policy::Program& program = host.policy.Program();
   if (program.empty() || link::IsMadeByUs(bridge)) {
@@ -76,7 +77,7 @@ bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Recor
   return judgement.in || judgement.out;
 }
 
-// Those of another plugin are known by their ports.
+// Finds bridges of another plugin by their ports.
 std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record) {
   std::vector<rtnl::Link> bridges;
   const auto add = [&](std::optional<rtnl::Link> bridge) {
@@ -94,7 +95,7 @@ std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record
   return bridges;
 }
 
-// Attachments of our bridges with the same key are in the same place.
+// Returns a key: attachments of our bridges with the same key have the same mismatches.
 std::string KeyOf(state::Host& host, const state::Record& record) {
   return Cat(record.link.bridge, ' ', KindOf(JudgementOf(record, host.policy.Program())));
 }
@@ -151,7 +152,7 @@ void RequireBridgeNetfilter(state::Host& host,
 std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                         const std::vector<state::Record>& records) {
   std::vector<Mismatch> all;
-  std::set<std::string> found;  // bridges
+  std::set<std::string> found;  // names of bridges
   std::set<std::string> looked_at;
   for (const state::Record& record : records) {
     if (std::optional<Mismatch> tagged = FindTaggedTraffic(host, record)) {

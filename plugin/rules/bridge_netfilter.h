@@ -1,9 +1,10 @@
-// Whether policies see the traffic between two ports of a bridge: it does not pass nf_tables'
-// forward hook unless the bridge hands it over, by its own flags or by the sysctls of br_netfilter.
+// Checks whether policies see the traffic between two ports of a bridge. It passes the forward hook
+// of nf_tables only if the bridge hands it over, by its own flags or by the sysctls of
+// br_netfilter.
 //
-// Flags   On a bridge of ours they are turned on while policies are in force, whatever the sysctls
-//         say, and stay on. On a bridge that is not ours only its operator decides: with the flags
-//         the packets of others on it would pass all rules of the node.
+// Flags   On a bridge of ours the flags are turned on while policies are in force, whatever the
+//         sysctls say, and stay on. On any other bridge the operator decides: with the flags,
+//         others' packets on that bridge would pass through all rules of the node.
 #pragma once
 
 #include <optional>
@@ -23,18 +24,21 @@ void CheckBridgeNetfilter(state::Host& host,
                           const state::Record& record,
                           Mismatches& mismatches);
 
-// Throws for what that cannot repair, kKernel on a bridge of ours, kConflict on another one: an
-// attachment that policies are about is not made where they would not see its traffic.
+// Throws for a mismatch that CheckBridgeNetfilter() cannot repair: kKernel on a bridge of ours,
+// kConflict on any other. An attachment that policies apply to is not made where they would not see
+// its traffic.
 void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record);
 
-// Frames with VLAN tags are not handed over to nf_tables: nothing judges those of a vlanTrunk.
+// Finds traffic with VLAN tags (vlanTrunk): it is not handed over to nf_tables, so nothing judges
+// it.
 [[nodiscard]] std::optional<Mismatch> FindTaggedTraffic(state::Host& host,
                                                         const state::Record& record);
 
-// What those two find of `records`, once for each bridge, and the same of bridges of another plugin
-// whose attachments have only our rules. Nothing is refused by it: it is for people.
+// Returns what CheckBridgeNetfilter() and FindTaggedTraffic() find for `records`, once per bridge.
+// Includes bridges of another plugin whose attachments only have our rules. For people: refuses
+// nothing.
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                                       const std::vector<state::Record>& records);
 

@@ -21,8 +21,8 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Elements that an earlier ingressPolicy of the bridge of `record` has left and no live attachment
-// needs. Records are read only if there are some, after a change of the config.
+// Returns the elements of an earlier ingressPolicy on the bridge of `record` that no live
+// attachment needs. Reads records only if there are such elements, after a change of the config.
 std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Record& record) {
   if (!record.Has(cni::Part::kForward) || record.link.gateway_ifname.empty()) {
     return {};
@@ -50,9 +50,9 @@ std::vector<nft::Element> ElementsBut(const state::Record& record, const state::
   return elements;
 }
 
-// What `other` needs of the elements that it shares. Parts that are leaving need theirs only until
-// their DEL has removed their own elements, which it does under the rules' lock: so the last of
-// several DELs at once finds that nobody needs the shared elements.
+// Returns the shared elements that `other` needs. A part in phase kLeaving needs them until its DEL
+// has removed the part's own elements, under the rules' lock. So the last of several concurrent
+// DELs finds that nobody needs the shared elements.
 std::vector<nft::Element> ElementsNeededBy(state::Host& host, const state::Record& other) {
   state::Record rest = other;
   std::erase_if(rest.parts, [](const auto& part) { return part.second == state::Phase::kLeaving; });
@@ -66,8 +66,7 @@ std::vector<nft::Element> ElementsNeededBy(state::Host& host, const state::Recor
   return ElementsOf(is_in_force ? other : rest);
 }
 
-// Shared elements of `gone` that no remaining attachment needs. Usually the first record that is
-// read, of its own network, shows that they are still needed.
+// Returns the shared elements of `gone` that no remaining attachment needs.
 std::vector<nft::Element> FindUnneeded(state::Host& host,
                                        const std::vector<nft::Element>& elements,
                                        const AttachmentId& gone) {
@@ -81,7 +80,7 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
   };
   if (!shared.empty()) {
-    // Its own network first: that record nearly always needs the same.
+    // The own network first: usually that record needs the same elements, and no other is read.
     keep_for(host.records.FindNeighbour(gone));
   }
   if (shared.empty()) {
@@ -90,12 +89,13 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
   std::set<std::string> recorded = {state::HostVethName(gone)};
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<state::Record> other = id == gone ? std::nullopt : host.records.Find(id);
-    if (other) {  // of a record that cannot be read, its port says below what it needs
+    // If a record cannot be read, its port shows below that the elements are needed.
+    if (other) {
       recorded.insert(state::HostVethName(id));
     }
     keep_for(other);
   }
-  std::map<std::string, bool> is_used;  // by interface, which several elements are about
+  std::map<std::string, bool> is_used;  // by interface, which several elements name
   std::erase_if(shared, [&](const nft::Element& element) {
     const auto [known, is_new] = is_used.try_emplace(FindIfname(element).value());
     if (is_new) {
@@ -106,12 +106,11 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
   return shared;
 }
 
-// The change that puts one attachment in force: planned, committed, and planned again until it is
-// in force or cannot be.
+// Plans and commits the change for one attachment, again until it is in force or is refused.
 class Transaction {
  public:
-  // Converges first: what others have lost is back even if this attachment is refused, and a port
-  // that somebody flushed is not free.
+  // Converges first: what others have removed is back even if this attachment is refused, and a
+  // port whose element somebody flushed does not count as free.
   Transaction(state::Host& host, const state::Record& record)
       : host_(host), record_(record), change_{.add = ElementsOf(record.Finished().OnlyLive())} {
     ConvergeAgain();
@@ -120,14 +119,14 @@ class Transaction {
 
   [[nodiscard]] std::uint32_t generation() const { return checkpoint_.generation; }
 
-  // On the ruleset's `generation`. False if it has to be tried again.
+  // Tries to commit at `generation` of the ruleset. Returns false if it has to be tried again.
   [[nodiscard]] bool Try(std::uint32_t generation) {
-    // Somebody has changed a rule since: what they removed of ours is put back before our change,
-    // in a batch of its own, so that it is back even if our change is refused.
+    // Somebody has changed a rule since. What they removed of ours is restored in a batch of its
+    // own, so that it stays even if our change is refused.
     if (generation != checkpoint_.generation) {
       ConvergeAgain();
     }
-    // Only a new attachment is checked for overlaps: a repair takes no port away.
+    // Only a new attachment is checked for overlaps: a repair must not take a port away.
     const std::optional<firewall::Conflict> overlap =
         record_.IsAny(state::Phase::kMaking) ? FindOverlap(host_, change_, checkpoint_.published_on)
                                              : std::nullopt;
@@ -157,8 +156,8 @@ class Transaction {
     }
   }
 
-  // The kernel refuses what names a set or a chain that is gone: the checkpoint is wrong about our
-  // tables. Throws `refusal` if that has been tried before.
+  // The kernel refuses a change that names a missing set or chain: the checkpoint is wrong about
+  // our tables. Compares everything, once; the second time throws `refusal`.
   void CompareEverything(const Error& refusal) {
     if (std::exchange(is_everything_compared_, true)) {
       throw Error(refusal);
@@ -169,7 +168,7 @@ class Transaction {
   }
 
   void ConvergeAgain() {
-    Mismatches repaired(Mode::kRepair);  // CHECK and reconcile alone say what they repair
+    Mismatches repaired(Mode::kRepair);  // dropped: only CHECK and reconcile name what they repair
     checkpoint_ = Converge(host_, {.added = &record_}, repaired).checkpoint;
     const std::string kind = KindOf(record_.rules.policy);
     const bool is_new = !kind.empty() && !checkpoint_.policy_kinds.contains(kind);
@@ -178,12 +177,13 @@ class Transaction {
   }
 
   void Finish(std::uint32_t generation) {
-    // Still under the rules' lock: nobody may find elements in force whose record says that they
-    // are being made, and take them for what a killed command left.
+    // Still under the rules' lock: otherwise a command could find the elements in force while the
+    // record says kMaking, and take them for what a killed command left.
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
-    // After the record: killed in between, the next command compares more than it must.
+    // After the record: if this process is killed in between, the next command compares more than
+    // it must.
     if (checkpoint_.generation != generation || (has_siblings_ && !checkpoint_.has_siblings)) {
       checkpoint_.generation = generation;
       checkpoint_.has_siblings = checkpoint_.has_siblings || has_siblings_;
@@ -202,9 +202,9 @@ class Transaction {
   bool is_everything_compared_ = false;
 };
 
-// `record` with what the policies in force make of it: others may have been applied since it was
-// written, and under the rules' lock they stay as they are. Its file says so before the kernel
-// does, so that the elements of a killed ADD are found by it.
+// Returns `record` as judged by the policies in force. They may have changed since the record was
+// written; the rules' lock keeps them fixed now. Writes the judgement to the record's file before
+// the kernel changes, so that the elements of a killed ADD can be found.
 state::Record WithCurrentPolicies(state::Host& host, const state::Record& record) {
   host.policy.Refresh();
   state::Record current = WithPolicies(record, host.policy.Program());
@@ -214,7 +214,8 @@ state::Record WithCurrentPolicies(state::Host& host, const state::Record& record
   return current;
 }
 
-// Elements in the kernel whose comment names the attachment, for parts that `rest` lacks.
+// Returns the elements in the kernel whose comment names the attachment, for parts that `rest`
+// lacks.
 std::vector<nft::Element> FindElementsBut(state::Host& host,
                                           const state::Record& record,
                                           const state::Record& rest) {
@@ -226,8 +227,8 @@ std::vector<nft::Element> FindElementsBut(state::Host& host,
   return elements;
 }
 
-// Nothing is compared here, as a DEL has to work whatever the rules look like. A checkpoint that
-// was current is so afterwards; if it was not, the next ADD or CHECK compares.
+// Compares nothing, because a DEL has to work whatever the rules look like. A checkpoint that was
+// current stays current; if it was not, the next ADD or CHECK compares.
 void RemoveUnderLock(state::Host& host,
                      const std::vector<nft::Element>& elements,
                      const std::vector<nft::Element>& shared,
@@ -246,7 +247,8 @@ void RemoveUnderLock(state::Host& host,
 }  // namespace
 
 Committed Commit(state::Host& host, const state::Record& record) {
-  // From the comparison to the end of the commit: the checkpoint and the policies stay as they are.
+  // Held from the comparison to the end of the commit, so that checkpoint and policies stay the
+  // same.
   const FileLock one_at_a_time = host.records.LockRules();
   const state::Record current = WithCurrentPolicies(host, record);
   Transaction transaction(host, current);
@@ -258,7 +260,7 @@ Committed Commit(state::Host& host, const state::Record& record) {
 }
 
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {
-  // By the record, not by a dump of the sets: the same work beside any number of attachments.
+  // From the record, not from a dump of the sets: the same work with any number of attachments.
   std::vector<nft::Element> elements = ElementsBut(record, rest);
   if (elements.empty()) {
     return;

@@ -16,7 +16,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Whether `added` takes the place of `element`: one key is there once.
+// Returns whether `added` replaces `element`: a set holds each key once.
 bool Replaces(const nft::Element& added, const nft::Element& element) {
   return added.set == element.set && added.key == element.key;
 }
@@ -47,8 +47,9 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                      conflict.present.comment));
 }
 
-// Whether a container still has the address that `element`, whose owner has no record, leads to.
-// If that container is gone, the address may by now be the one of `record`, or of a third.
+// Returns whether a container still has the address that `element` leads to, although the element's
+// owner has no record. If that container is gone, the address may by now belong to `record`, or to
+// a third attachment.
 bool IsHeld(state::Host& host, const state::Record& record, const nft::Element& element) {
   const std::optional<Ip> address = AddressOf(element);
   if (!address || Contains(AddressesOnly(record.ipam.addresses), *address)) {
@@ -59,8 +60,9 @@ bool IsHeld(state::Host& host, const state::Record& record, const nft::Element& 
          link::HeldAddresses(host).Contains(*address);
 }
 
-// The owner of the element in the way of `record` if that is stale: its attachment is gone, or a
-// killed command left that part of it. Throws if it is alive. nullopt: stale, but without a record.
+// Returns the owner of the conflicting element if it is stale: its attachment is gone, or a killed
+// command left that part of it. Throws if it is alive. Returns nullopt if it is stale but has no
+// record.
 std::optional<StaleOwner> RequireStale(state::Host& host,
                                        const state::Record& record,
                                        const firewall::Conflict& conflict) {
@@ -72,17 +74,19 @@ std::optional<StaleOwner> RequireStale(state::Host& host,
     if (owner_key.empty() && !record.IsAny(state::Phase::kMaking)) {
       return std::nullopt;
     }
-    // No link has its name where another plugin made the link.
+    // The owner is named after its host veth. If another plugin made the link, no link has that
+    // name.
     if (owner_key.empty() || host.net.FindLink(owner_key) ||
         IsHeld(host, record, conflict.present)) {
       ThrowTaken(conflict, owner);
     }
     return std::nullopt;
   }
-  // Only tried: the command that holds it is alive, and may be waiting for the rules' lock, which
-  // we hold.
+  // Only tried: the command that holds the lock is alive, and may be waiting for the rules' lock,
+  // which we hold.
   std::optional<FileLock> lock = host.records.TryLock(owner->id);
-  owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
+  // Read again under the lock: nobody changes the record any more.
+  owner = lock ? host.records.Find(owner->id) : owner;
   const bool is_alive = owner && owner->IsAny(state::Phase::kLive) && link::IsAlive(host, *owner);
   const auto is_live = [&](cni::Part part) { return owner->IsLive(part); };
   if (!lock || (is_alive && std::ranges::any_of(PartsOf(conflict.present), is_live))) {
@@ -92,7 +96,7 @@ std::optional<StaleOwner> RequireStale(state::Host& host,
                : std::nullopt;
 }
 
-// Returns whether the conflict is about a port that a sibling has.
+// Leaves a port in conflict to a sibling that has it. Returns false if the conflict is another one.
 bool LeaveToSibling(state::Host& host,
                     const state::Record& record,
                     const firewall::Conflict& conflict,
@@ -109,18 +113,18 @@ bool LeaveToSibling(state::Host& host,
   return true;
 }
 
-// Lets `change` replace the element in the way, and remove all else of its owner, in the same
-// batch: a port that was left would lead to the next owner of its address.
-// The stale owner stays locked until the caller has taken it down: nobody revives it meanwhile.
+// Lets `change` replace the conflicting element and remove all other elements of its owner in the
+// same batch: a port that stayed would lead to the next owner of the address. The stale owner stays
+// locked until the caller has removed it, so that nobody revives it meanwhile.
 std::optional<StaleOwner> TakeOver(state::Host& host,
                                    const state::Record& record,
                                    const firewall::Conflict& conflict,
                                    firewall::Change& change) {
   std::optional<StaleOwner> stale = RequireStale(host, record, conflict);
   const std::string owner(conflict.present.owner());
-  change.stale_owners.push_back(owner);  // whose elements the batch may replace
+  change.stale_owners.push_back(owner);  // the batch may replace its elements
   if (!Replaces(conflict.wanted, conflict.present)) {
-    change.remove_owned.push_back(conflict.present);  // an overlap
+    change.remove_owned.push_back(conflict.present);  // an overlap: another key
   }
   for (nft::Element& element :
        stale ? ElementsOf(stale->StaleParts()) : FindElementsOf(host.nft, owner)) {

@@ -1,8 +1,8 @@
-// An element that our change wants and somebody else has.
+// Resolves conflicts: our change wants an element that belongs to another attachment.
 //
 // Errors   kConflict if an address or a host port belongs to a live attachment, naming it by its
 //          labels.
-// Locks    The rules' lock is held by the caller; the owner's is only tried.
+// Locks    The caller holds the rules' lock. The owner's lock is only tried.
 #pragma once
 
 #include <optional>
@@ -15,49 +15,50 @@
 
 namespace nomad_bridge::rules {
 
-// An attachment whose elements are in our way, and that is stale, or partly left by a killed
-// command. It is locked against any other command.
+// A stale attachment, or one with parts that a killed command left, whose elements conflict with
+// ours. It is locked against any other command.
 struct StaleOwner {
   FileLock lock;
   state::Record record;
-  bool is_alive = false;  // the attachment itself: some part of it is live
+  bool is_alive = false;  // some part of the attachment is live
 
-  // The parts of it that have to go: all, or those that are not live.
+  // Returns the parts that have to be removed: all, or those that are not live.
   [[nodiscard]] state::Record StaleParts() const;
 };
 
 struct Resolution {
   bool is_left_to_sibling = false;
-  std::optional<StaleOwner> stale_owner;  // if it has a record
+  std::optional<StaleOwner> stale_owner;  // only if it has a record
 };
 
-// Changes `change`, for `record`, so that it no longer conflicts: a port that another attachment of
-// the same container has stays there; what a stale owner has is taken over in the same batch, and
-// all else of it removed.
+// Changes `change`, for `record`, so that it no longer conflicts. A port that another attachment of
+// the same container has stays there. Elements of a stale owner are taken over in the same batch,
+// and all its other elements removed.
 [[nodiscard]] Resolution ResolveConflict(state::Host& host,
                                          const state::Record& record,
                                          const firewall::Conflict& conflict,
                                          firewall::Change& change);
 
-// Somebody else's element that publishes on one address of the node a port that `change` publishes
-// on all, or the other way round. The kernel has them in two maps, so one would take over a part of
-// the other's port silently. `published_on`: Checkpoint::published_on, the host addresses that are
-// looked up; nullopt among them: all addresses.
+// Finds another attachment's element that publishes a port on one address of the node while
+// `change` publishes it on all addresses, or the other way round. The kernel keeps the two in
+// different maps, so one would silently take over a part of the other's port. `published_on`: the
+// host addresses to look up (Checkpoint::published_on); nullopt among them stands for all
+// addresses.
 [[nodiscard]] std::optional<firewall::Conflict> FindOverlap(
     state::Host& host,
     const firewall::Change& change,
     const std::vector<std::optional<Ip>>& published_on);
 
-// The live attachment that keeps `present`, a published port in the kernel, although `record`, of
-// the same container, wants it, too. A runtime publishes a container's ports in every network the
-// container is in (podman does): the port belongs to the attachment that has it, until it is
-// transferred when that one goes.
+// Finds the live attachment that keeps `present`, a published port in the kernel, although
+// `record`, of the same container, wants it, too. A runtime publishes a container's ports in every
+// network the container is in (podman does). The port stays with the attachment that has it until
+// that attachment is removed.
 [[nodiscard]] std::optional<state::Record> FindSibling(state::Host& host,
                                                        const state::Record& record,
                                                        const nft::Element& present);
 
-// Whether `id` is another attachment of the container of `record`: in another network, or under
-// another interface name.
+// Returns whether `id` is another attachment of the container of `record`: in another network, or
+// under another interface name.
 [[nodiscard]] bool IsSameContainer(const AttachmentId& id, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

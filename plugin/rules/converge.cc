@@ -22,7 +22,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// "since 2026-11-24T06:40:00Z", of counters that begin now.
+// Returns "since 2026-11-24T06:40:00Z", the comment of new counters.
 std::string Since() {
   std::array<char, sizeof "since 2026-11-24T06:40:00Z"> text{};
   const std::time_t now = std::time(nullptr);
@@ -32,7 +32,8 @@ std::string Since() {
   return text.data();
 }
 
-// Whether the kernel has the port of `element` for another attachment of the same container.
+// Returns whether the kernel has the port of `element` for another attachment of the same
+// container.
 bool IsWithSibling(state::Host& host, const state::Record& record, const nft::Element& element) {
   const std::optional<nft::Element> present =
       portmap::DescribeKey(element).empty() ? std::nullopt
@@ -40,7 +41,8 @@ bool IsWithSibling(state::Host& host, const state::Record& record, const nft::El
   return present && FindSibling(host, record, *present);
 }
 
-// Whether this release, with the policies in force, wants the tables that `checkpoint` is of.
+// Returns whether this release, with the policies in force, wants the tables that `checkpoint`
+// describes.
 bool IsOfThisRelease(const state::Checkpoint& checkpoint, const policy::Program& program) {
   return checkpoint.tables_revision == kTablesRevision &&
          checkpoint.policy_revision == program.Revision();
@@ -69,7 +71,7 @@ class Convergence {
     if (!is_quiet_) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
     }
-    // A set may be missing, although its table is the one that we made.
+    // A set may be missing although the table is the one that we made.
     if (depth == Depth::kTables && !CompareTables()) {
       depth = Depth::kEverything;
     }
@@ -80,13 +82,13 @@ class Convergence {
   }
 
  private:
-  // What the tables have to be like, as far as the checkpoint and the new attachment tell. The
-  // chains of a new attachment's policies come with its own commit (commit.cc).
+  // Finds what the tables should look like, from the checkpoint and the new attachment. The chains
+  // for the new attachment's policies come with its own commit (commit.cc).
   void FindWanted() {
     mark_bit_ = scope_.added != nullptr ? MarkBitFor(*scope_.added, checkpoint_, desired_)
                                         : MarkBitInUse(checkpoint_, desired_);
-    // Once table bridge nomad-bridge is there, it stays: only all records together tell whether
-    // anybody still needs it.
+    // Once table bridge nomad-bridge exists, it stays: only all records together show whether it is
+    // still needed.
     has_port_filter_ =
         checkpoint_.HasPortFilter() || (scope_.added != nullptr && NeedsPortFilter(*scope_.added));
     if (checkpoint_.policy_revision == program_.Revision()) {
@@ -98,7 +100,7 @@ class Convergence {
     }
   }
 
-  // The one answer to how much has to be compared.
+  // Decides how much has to be compared. Nothing else decides this.
   [[nodiscard]] Depth FindDepth() {
     const bool wants_same_tables = IsOfThisRelease(checkpoint_, program_) &&
                                    checkpoint_.accept_mark_bit == mark_bit_ &&
@@ -109,16 +111,16 @@ class Convergence {
     if (is_quiet_) {
       return has_new_hook_ ? Depth::kTables : scope_.at_least;
     }
-    // The handle tells a table from another one of the same name, which has none of our elements.
+    // A table with another handle replaced ours under the same name, and has none of our elements.
     return firewall::HandlesOf(host_.nft, NodeTableIds(has_port_filter_)) ==
                    checkpoint_.table_handles
                ? Depth::kTables
                : Depth::kEverything;
   }
 
-  // False if elements are missing, too, so that everything has to be compared. Others change rules
-  // of their own before nearly every ADD. Ours are then as they were, and to describe them would
-  // take longer than the rest of the ADD.
+  // Returns false if elements are missing, too, so that everything has to be compared. Others
+  // change rules of their own before nearly every ADD. Then the hashes show that our rules are
+  // unchanged; describing the rules would take longer than the rest of the ADD.
   bool CompareTables() {
     if (HashesOfRules() == checkpoint_.rules_hashes && CompareStaticRules()) {
       return true;
@@ -126,7 +128,8 @@ class Convergence {
     return Compare({.tables = Tables(), .forward_hooks = hooks_}, nullptr);
   }
 
-  // Those in iptables' tables alone. False if somebody has changed a rule since Run() began.
+  // Compares only the static rules, in the tables of iptables. Returns false if somebody has
+  // changed a rule since Run() began.
   bool CompareStaticRules() {
     std::optional<firewall::Compared> compared = firewall::Compare(
         host_.nft, {.tables = {}, .forward_hooks = hooks_}, nullptr, mismatches_.mode());
@@ -147,8 +150,8 @@ class Convergence {
   }
 
   void CompareEverything() {
-    // Policies that are damaged or lost may still be in the kernel. Tables made without them would
-    // let in what they refuse, so everything stays as it is.
+    // Policies that are damaged or lost may still be in the kernel. Tables made without these
+    // policies would let in what they refuse, so everything stays as it is.
     RequireReadPolicies(host_);
     hooks_ = HooksOf(*desired_, mark_bit_);
     if (scope_.added != nullptr) {
@@ -169,7 +172,8 @@ class Convergence {
         mark_bit_, has_port_filter_, {.program = program_, .kinds = kinds_, .created = Since()});
   }
 
-  // One batch, or nothing in mode kLook. False if that is not enough: see firewall::Compare().
+  // Commits one batch, or nothing in mode kLook. Returns false if that is not enough: see
+  // firewall::Compare().
   bool Compare(const firewall::Goal& goal, const firewall::DesiredElements* elements) {
     std::optional<firewall::Compared> compared =
         firewall::Compare(host_.nft, goal, elements, mismatches_.mode());
@@ -186,13 +190,13 @@ class Convergence {
   void Take(firewall::Compared compared) {
     const bool is_repaired = mismatches_.is_repairing() && !compared.mismatches.empty();
     mismatches_.AddAll(std::move(compared.mismatches));
-    // After the rules are back: flows that began while they were away would go on without a
-    // translation, and before that a packet would begin the same flow anew. They were not away if
-    // nobody has changed a rule: what policies let pass goes on while others are applied.
+    // After the rules are restored: before, a packet would begin the same flow again. Flows that
+    // began while the rules were away would go on untranslated. If nobody has changed a rule, they
+    // were not away, and no flow ends only because other policies are applied.
     if (is_repaired && !is_quiet_) {
       DeleteUntranslatedConntrack(host_, desired_->records());
     }
-    // Last: killed before this, the next command compares once more.
+    // Last: if this process is killed before, the next command compares once more.
     if (mismatches_.is_repairing()) {
       Note(compared.generation);
     }
@@ -202,11 +206,11 @@ class Convergence {
     checkpoint_.table_handles = firewall::HandlesOf(host_.nft, NodeTableIds(has_port_filter_));
     checkpoint_.rules_hashes = HashesOfRules();
     if (host_.nft.Generation() != compared.generation) {
-      checkpoint_.rules_hashes.clear();  // perhaps of rules that others have changed since
+      checkpoint_.rules_hashes.clear();  // perhaps hashes of rules that others have changed since
     }
   }
 
-  // What is in force from now on.
+  // Notes what is in force from now on.
   void Note(std::uint32_t generation) {
     checkpoint_.generation = generation;
     checkpoint_.tables_revision = kTablesRevision;
@@ -224,10 +228,10 @@ class Convergence {
   const policy::Program& program_;
   LazyDesiredState desired_;
   int mark_bit_ = 0;
-  std::uint32_t generation_ = 0;  // of the ruleset, when this began
+  std::uint32_t generation_ = 0;  // of the ruleset, when Run() began
   bool is_quiet_ = false;         // nobody has changed a rule since our last commit
   bool has_port_filter_ = false;
-  Kinds kinds_;  // that have chains
+  Kinds kinds_;  // kinds that have chains
   std::vector<firewall::ForwardHook> hooks_;
   bool has_new_hook_ = false;
 };
@@ -262,7 +266,7 @@ void MakeChainsAhead(state::Host& host,
 Converged CheckRuleset(state::Host& host, const RulesetScope& scope, Mismatches& mismatches) {
   if (host.records.List("").empty() && scope.added == nullptr &&
       !host.nft.FindTable(firewall::TableId())) {
-    return {};  // nothing to compare, and no file is made for the lock
+    return {};  // nothing to compare, so no lock file is created
   }
   const FileLock one_at_a_time = host.records.LockRules();
   return Converge(host, scope, mismatches);

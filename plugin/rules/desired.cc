@@ -16,7 +16,8 @@ DesiredState::DesiredState(state::Host& host,
     : host_(host),
       kept_owners_(std::move(kept_owners)),
       elements_{.may_stay = [this](const nft::Element& element) { return MayStay(element); }} {
-  // The older first: a port that a container publishes in two networks is the first one's.
+  // Older attachments first: a port that a container publishes in two networks belongs to the
+  // first.
   std::vector<state::Record> records = host.records.All();
   std::ranges::sort(records, {}, [](const state::Record& record) {
     return std::tie(record.created, record.id.ifname);
@@ -32,8 +33,8 @@ DesiredState::DesiredState(state::Host& host,
 
 void DesiredState::Add(state::Record record, bool is_alive) {
   const std::string owner = state::HostVethName(record.id);
-  // A stale one keeps its elements until it is collected: to know it from one that is just being
-  // added takes its lock.
+  // A stale attachment keeps its elements until it is collected: only its lock tells it from an
+  // attachment that is just being added.
   Explained& explained = recorded_[owner];
   explained.all = !is_alive;
   for (const auto& [part, phase] : record.parts) {
@@ -70,14 +71,15 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
   return found != address_owners_.end() && found->second != element.owner();
 }
 
-// Its record was lost, and another plugin made its link.
+// Returns whether a container uses the element's address or interface. Needed if its record was
+// lost and another plugin made its link: then no link has the owner's name.
 bool DesiredState::IsOfAContainer(const nft::Element& element) const {
   const std::optional<Ip> address = AddressOf(element);
   const std::optional<std::string> ifname = FindIfname(element);
   return (address && held_.Contains(*address)) || (ifname && host_.net.FindLink(*ifname));
 }
 
-// By attachments that have a record, or by one that has lost it.
+// Returns whether an attachment needs the shared element, be its record lost or not.
 bool DesiredState::IsShared(const nft::Element& element) const {
   const std::optional<std::string> ifname = FindIfname(element);
   if (!ifname || Contains(shared_, element)) {
@@ -90,7 +92,8 @@ bool DesiredState::IsShared(const nft::Element& element) const {
   return link::HasUnrecordedPort(host_.net, *ifname, recorded) || LeadsToUnrecorded(*ifname);
 }
 
-// To a container that another plugin attached, whose record was lost.
+// Returns whether a container is behind `ifname` that another plugin attached, and whose record was
+// lost.
 bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
   const std::optional<rtnl::Link> link = host_.net.FindLink(ifname);
   if (!link) {
@@ -108,8 +111,8 @@ bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
   });
 }
 
-// Elements of a part that is being made or removed belong to the command that does so, or to the
-// next one that finds it was killed; those of a stale attachment go when it is reclaimed.
+// Elements of a part that is being made or removed belong to the command at work, or to the next
+// command that finds it killed. Elements of a stale attachment are removed when it is reclaimed.
 bool DesiredState::MayStay(const nft::Element& element) const {
   if (element.comment.empty()) {
     return !IsInList(element) && IsShared(element);

@@ -1,7 +1,7 @@
-// What every live attachment of the node should have in our table, and what else in it has a reason
-// to be there. Reads all records.
+// The elements that live attachments of the node should have in our table, and which other elements
+// may stay. Reads all records.
 //
-// Lives   under one hold of the rules' lock: a part becomes live, or ceases to be, under it.
+// Lives   under one hold of the rules' lock: parts become live, and stop being live, only under it.
 // Errors  kKernel, kIo.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace nomad_bridge::rules {
 
 class DesiredState {
  public:
-  // Elements of owners among `kept_owners` stay without a record, too. With `listed` the kernel is
+  // Elements of owners among `kept_owners` stay even without a record. With `listed`, the kernel is
   // not asked for each attachment's link.
   DesiredState(state::Host& host,
                std::set<std::string> kept_owners,
@@ -31,17 +31,17 @@ class DesiredState {
   DesiredState(const DesiredState&) = delete;
   DesiredState& operator=(const DesiredState&) = delete;
 
-  // Refers to this object.
+  // The result refers to this object.
   [[nodiscard]] const firewall::DesiredElements& elements() const { return elements_; }
 
-  // The live parts of every live attachment, as the policies in force judge it.
+  // Returns the live parts of every live attachment, as judged by the policies in force.
   [[nodiscard]] const std::vector<state::Record>& records() const { return live_; }
 
  private:
-  // Which of a recorded attachment's elements may stay although they are not desired.
+  // Which elements of an attachment with a record may stay although they are not desired.
   struct Explained {
     bool all = false;
-    cni::Parts parts;  // that they are there for
+    cni::Parts parts;  // elements of these parts may stay
   };
 
   void Add(state::Record record, bool is_alive);
@@ -55,14 +55,14 @@ class DesiredState {
   state::Host& host_;
   std::set<std::string> kept_owners_;
   std::vector<state::Record> live_;
-  std::map<std::string, Explained> recorded_;  // by owner, all that have a record
+  std::map<std::string, Explained> recorded_;  // by owner: every attachment with a record
   firewall::DesiredElements elements_;
-  std::vector<nft::Element> shared_;          // of all of recorded_, each once
+  std::vector<nft::Element> shared_;          // that a record names, each once
   std::map<Ip, std::string> address_owners_;  // of live attachments
   mutable link::HeldAddresses held_{host_};
 };
 
-// All records, read when they are first needed.
+// Reads all records when they are first needed.
 class LazyDesiredState {
  public:
   LazyDesiredState(state::Host& host,

@@ -19,14 +19,15 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Whether all that is behind its gateway are allocations: a bridge that somebody else made may be
-// the node's own to its LAN, whatever addresses it has.
+// Returns whether only allocations are behind the gateway of `record`. A bridge that somebody else
+// made may connect the node to its LAN, whatever addresses the bridge has.
 bool IsInside(const state::Record& record) {
   return !record.link.gateways.empty() && !record.link.adopted;
 }
 
-// By which interface its packets come, and what ingressPolicy makes of it. Those of a bridge are
-// shared; those of foreign host ends are the attachment's own.
+// Returns elements for the interfaces by which the attachment's packets come in, and for their
+// ingressPolicy. Elements of a bridge are shared; elements of foreign host ends belong to the
+// attachment.
 std::vector<nft::Element> InterfaceElements(const state::Record& record,
                                             const std::string& comment) {
   const auto elements_for = [&](const std::string& link) {
@@ -47,7 +48,7 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
     element.comment = comment;
   }
   if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
-    // With br_netfilter packets between two ports of the bridge pass the rules, too.
+    // With br_netfilter, packets between two ports of the bridge pass the rules, too.
     elements.push_back(firewall::BridgeElement(record.link.bridge));
   }
   if (!record.link.gateway_ifname.empty()) {
@@ -56,12 +57,13 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
   return elements;
 }
 
-// Ports of another plugin's bridge are not ours to check: it may give its container more addresses.
+// Ports of another plugin's bridge are not checked: that plugin may give its container more
+// addresses.
 bool IsSourceChecked(const state::Record& record) {
   return record.Has(cni::Part::kLink) && record.link.port.source_check;
 }
 
-// Its ports of a bridge, if it is forwarded for.
+// Returns the attachment's bridge ports, if the node forwards for it.
 std::vector<std::string> ForwardedPorts(const state::Record& record) {
   if (!record.Has(cni::Part::kForward)) {
     return {};
@@ -70,14 +72,15 @@ std::vector<std::string> ForwardedPorts(const state::Record& record) {
                                     : std::vector{state::HostVethName(record.id)};
 }
 
-// Without br_netfilter no rule of table inet sees a packet between two ports of one bridge, so
-// table bridge tells these apart by their ports.
+// Returns the ports that table bridge isolates from each other. Without br_netfilter no rule of
+// table inet sees a packet between two ports of one bridge.
 std::vector<std::string> IsolatedPorts(const state::Record& record) {
   return record.rules.ingress == firewall::Ingress::kIsolated ? ForwardedPorts(record)
                                                               : std::vector<std::string>();
 }
 
-// Where link-local addresses, of which policies know nothing, are no way around them.
+// Returns the ports on which table bridge drops link-local addresses. Policies know nothing of
+// these addresses, which would otherwise be a way around them.
 std::vector<std::string> JudgedPorts(const state::Record& record) {
   return record.rules.policy.MayRefuse() ? ForwardedPorts(record) : std::vector<std::string>();
 }
@@ -93,8 +96,8 @@ std::vector<nft::Element> PortElements(const state::Record& record, const std::s
   return elements;
 }
 
-// What tells policies that a packet is the attachment's: its addresses, with the interfaces by
-// which its packets come in. None without policies.
+// Returns the elements by which policies recognize the attachment's packets: its addresses with the
+// interfaces that the packets come in by. Empty if there are no policies.
 std::vector<nft::Element> ComesByElements(const state::Record& record, const std::string& comment) {
   if (record.rules.policy.revision.empty()) {
     return {};
@@ -156,8 +159,8 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
     Append(elements, PolicyElements(record, comment));
     Append(elements, ComesByElements(record, comment));
   }
-  // Those of its interface last, and only beside others: without an element of its own no rule
-  // would match by them.
+  // Interface elements come last, and only beside others: without an element of the attachment
+  // itself no rule would match by them.
   if (elements.empty()) {
     return {};
   }
@@ -165,7 +168,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   return elements;
 }
 
-// By dumps of all sets: for who has no record, or one that is not all.
+// Dumps all sets: for a caller that has no record, or a record that does not show all elements.
 std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner) {
   std::vector<nft::Element> elements = firewall::OwnedElements(socket);
   std::erase_if(elements, [&](const nft::Element& element) { return element.owner() != owner; });

@@ -1,7 +1,7 @@
-// What an attachment has in our nf_tables table, derived from its record.
+// The elements that an attachment has in our nf_tables tables, derived from its record.
 //
-// Shapes  Elements with a comment are the attachment's own; those without one are shared by all
-//         attachments behind the same interface.
+// Shapes  Elements with a comment belong to one attachment. Elements without a comment are shared
+//         by all attachments behind the same interface.
 #pragma once
 
 #include <optional>
@@ -15,24 +15,24 @@
 
 namespace nomad_bridge::rules {
 
-// Whether it has elements in table bridge nomad-bridge.
+// Returns whether `record` has elements in table bridge nomad-bridge.
 [[nodiscard]] bool NeedsPortFilter(const state::Record& record);
 
-// All elements of the parts of `record`; none if no part of it has rules.
+// Returns all elements of the parts of `record`; none if no part of it has rules.
 [[nodiscard]] std::vector<nft::Element> ElementsOf(const state::Record& record);
 
-// All in the kernel whose owner's key is `owner`, by a dump.
+// Finds all elements in the kernel whose owner is `owner`, by a dump of all sets.
 [[nodiscard]] std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner);
 
-// The parts that an element is there for: one, or all that have rules. None if its set is not ours:
-// another release's.
+// Returns the parts that need `element`: one part, or all parts that have rules. Empty if its set
+// belongs to another release.
 [[nodiscard]] cni::Parts PartsOf(const nft::Element& element);
 
-// The container's address that an element is about: its key, or what a port leads to. nullopt if it
-// is about none.
+// Returns the container's address that `element` names, as its key or as the target of a port;
+// nullopt if it names none.
 [[nodiscard]] std::optional<Ip> AddressOf(const nft::Element& element);
 
-// The interface, or the first of two, that an element is about; nullopt if it is about none.
+// Returns the interface that `element` names, the first of two; nullopt if it names none.
 [[nodiscard]] std::optional<std::string> FindIfname(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

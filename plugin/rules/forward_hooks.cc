@@ -60,14 +60,15 @@ int MarkBitFor(const state::Record& record,
     return MarkBitInUse(checkpoint, desired);
   }
   const int bit = record.rules.forward_hook.accept_mark_bit;
-  // Records are read only where the bit is new to the node.
+  // Records are read only if the bit is new to the node.
   if (checkpoint.accept_mark_bit != bit) {
     RequireSameMarkBit(record, *desired);
   }
   return bit;
 }
 
-// Also those of networks whose last attachment is gone, until everything is compared.
+// Also returns hooks of networks whose last attachment is gone: they stay until everything is
+// compared.
 std::vector<ForwardHook> HooksIn(const state::Checkpoint& checkpoint, int mark_bit) {
   std::vector<ForwardHook> hooks;
   for (const auto& [chain, has_ipv6] : checkpoint.admin_chains) {
@@ -116,9 +117,9 @@ void CheckOtherFirewalls(state::Host& host,
     return;
   }
   if (foreign::CheckOtherFirewalls(host, record, mismatches) && mismatches.is_repairing()) {
-    // Only if every tool could tell: one that failed is asked again by the next command.
+    // Only if every tool could answer: the next command asks a tool that failed again.
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-      // Another ADD may have added it meanwhile.
+      // Another ADD may have added the name meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);
       now.opened_ifnames.push_back(record.link.gateway_ifname);
       now.legacy_filter = foreign::FilterFingerprint();

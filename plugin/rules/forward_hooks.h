@@ -1,6 +1,6 @@
-// What the node forwards by: the bit of the mark, which is one for all networks, and the operator's
-// chains with the static rules that lead to them. Those in force are in the checkpoint; records are
-// read where it knows nothing. Beside them, whether other firewalls let pass what is forwarded.
+// What forwarding needs: the bit of the accept mark, which is the same for all networks, and the
+// operator's chains with the static rules that lead to them. The checkpoint says what is in force;
+// records are read if it does not. Also checks that other firewalls accept what is forwarded.
 //
 // Errors  kConflict if another network with live attachments uses another acceptMarkBit.
 #pragma once
@@ -18,13 +18,13 @@
 
 namespace nomad_bridge::rules {
 
-// Whether the node forwards for `record`: only then it has a say in the mark's bit.
+// Returns whether the node forwards for `record`. Only then its mark bit matters.
 [[nodiscard]] bool HasForwardHook(const state::Record& record);
 
-// The bit in use, unless nothing is known of it.
+// Returns the mark bit in use: the checkpoint's, else a live attachment's, else the default.
 [[nodiscard]] int MarkBitInUse(const state::Checkpoint& checkpoint, LazyDesiredState& desired);
 
-// That of `record` if it is forwarded for, else the one in use.
+// Returns the mark bit of `record` if the node forwards for it, else the bit in use.
 [[nodiscard]] int MarkBitFor(const state::Record& record,
                              const state::Checkpoint& checkpoint,
                              LazyDesiredState& desired);
@@ -33,14 +33,15 @@ namespace nomad_bridge::rules {
                                                          int mark_bit);
 [[nodiscard]] std::vector<firewall::ForwardHook> HooksOf(const DesiredState& desired, int mark_bit);
 
-// Adds `hook` to `hooks`, unless it is none or is among them already. Returns whether it is new.
+// Adds `hook` to `hooks` unless it names no chain or is there already. Returns whether it was
+// added.
 bool AddHook(const firewall::ForwardHook& hook, std::vector<firewall::ForwardHook>& hooks);
 
 void NoteHooks(const std::vector<firewall::ForwardHook>& hooks, state::Checkpoint& checkpoint);
 
-// Other firewalls let packets of `record` pass. They are looked at once, until the ruleset, or
-// iptables-legacy's, is changed again. The caller must not hold the rules' lock: other programs'
-// tools take their time.
+// Checks that other firewalls let packets of `record` pass. Once they do, they are not asked again
+// until the ruleset, or that of iptables-legacy, has changed. The caller must not hold the rules'
+// lock, because other programs' tools take time.
 void CheckOtherFirewalls(state::Host& host,
                          const state::Record& record,
                          const state::Checkpoint& checkpoint,

@@ -16,8 +16,8 @@ std::string RouteLocalnet(const std::string& link) {
   return netlink::Ipv4Setting(link, "route_localnet");
 }
 
-// The links by which answers of published ports to 127.0.0.1 come back. Without `snat`
-// none comes back, and for IPv6 the kernel has no such setting.
+// Returns the links by which answers of ports published on 127.0.0.1 come back. Without `snat` no
+// answer comes back, and for IPv6 the kernel has no such setting.
 std::vector<std::string> LinksForLocalhost(const state::Record& record) {
   const bool has_ipv4_port = std::ranges::any_of(
       record.rules.ports,
@@ -30,7 +30,7 @@ std::vector<std::string> LinksForLocalhost(const state::Record& record) {
     links.push_back(record.link.gateway_ifname);
   }
   if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
-    links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
+    links.push_back(record.link.bridge);  // with br_netfilter, answers are translated there
   }
   return links;
 }
@@ -50,7 +50,7 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& 
   for (const std::string& name : LinksForLocalhost(record)) {
     const std::optional<rtnl::Link> link = host.net.FindLink(name);
     if (!link) {
-      continue;  // is said by the check of the link itself
+      continue;  // the check of the link reports it
     }
     // The filter before the setting: with the setting alone, and the rules flushed, containers
     // would reach what listens on the node's 127.0.0.1.
@@ -64,7 +64,7 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& 
     }
     if (!link->ipv4 || !link->ipv4->route_localnet) {
       mismatches.Add({Mismatch::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
-        EnsureFilter(host, *link);  // says so if this kernel has none
+        EnsureFilter(host, *link);  // logs a line if this kernel has none
         netlink::EnsureSysctl(RouteLocalnet(name), "1");
       });
     }

@@ -1,8 +1,8 @@
-// How the node reaches published ports by 127.0.0.1: route_localnet on the links by which answers
-// come.
+// Lets the node reach published ports on 127.0.0.1: sets route_localnet on the links by which
+// answers come back.
 //
-// Order   After the rules are in force: the chain localhost_guard protects the node from the misuse
-//         of that setting; a tc filter does while the rules are flushed.
+// Order   Call it after the rules are in force: the chain localhost_guard protects the node from
+//         misuse of route_localnet. While the rules are flushed, a tc filter does.
 // Errors  kKernel, kIo.
 #pragma once
 

@@ -20,9 +20,9 @@ constexpr const char* kUnknown = "unknown";
 constexpr const char* kGoesOn = "goes_on";
 constexpr const char* kAnswers = "answers";
 constexpr const char* kLinkLocal = "link_local";
-// Before our forward chain, whose accepts are for what is let pass here.
+// Before our chain forward, which accepts only what policies let pass.
 constexpr int kBeforeFilter = -2;
-// nft's dstnat in the bridge family: before the bridge hands a frame over, and its way is changed.
+// nft's dstnat in the bridge family: before the bridge hands a frame over and its route may change.
 constexpr int kBridgeDstnat = -300;
 
 firewall::SetRow FlowSet(std::string_view noun) {
@@ -59,7 +59,7 @@ std::vector<firewall::SetRow> Shapes() {
           {kPrefixes, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
 }
 
-// The kernel's tables keep established connections for us: what has begun goes on.
+// Judges new connections alone: conntrack knows the established ones, which go on.
 nft::Chain Admission(const char* name, Point point, const char* judge) {
   return {.name = name,
           .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
@@ -67,16 +67,17 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
               // ct state invalid,new,untracked goto <judge>
               nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked | nft::kCtInvalid).Goto(judge),
               // tcp flags syn / syn,ack goto <judge>
-              // Conntrack lets a SYN pass beside what it takes for an old connection of the same
-              // ports, which a packet that looks like an answer may have begun.
+              // Conntrack may take a SYN for part of an old connection with the same ports, which a
+              // packet that looked like an answer may have created. So every SYN is judged.
               nft::Rule().TcpBegins().Goto(judge),
               // ct mark 0x6e626375 goto refuse
               nft::Rule().CtMark(kCutMark).Goto(kRefuse),
           }};
 }
 
-// What is not judged. Neighbour discovery and multicast listeners, which conntrack never tracks:
-// without them no address is found, so that refusing them refuses everything.
+// Returns the rules for packets that are not judged. Neighbour discovery and multicast listener
+// messages pass: without them no address is found, so refusing them would refuse everything.
+// Conntrack never tracks them.
 std::vector<nft::Rule> Exceptions() {
   const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
   return {
@@ -89,7 +90,8 @@ std::vector<nft::Rule> Exceptions() {
   };
 }
 
-// What belongs to no connection is no begin of one either: a scan by FIN would find open ports.
+// A packet that belongs to no connection must not pass as the beginning of one, either: a FIN scan
+// would find open ports.
 nft::Chain Unknown() {
   nft::Chain chain = {.name = kUnknown};
   for (const Family family : kFamilies) {
@@ -118,7 +120,8 @@ nft::Chain JudgeToNode() {
   return chain;
 }
 
-// A machine elsewhere that takes an allocation's address for its own would have its label.
+// Drops packets that borrow an allocation's address: a machine elsewhere that uses the address
+// would be judged by the allocation's labels.
 std::vector<nft::Rule> DropBorrowed() {
   std::vector<nft::Rule> rules;
   rules.reserve(kFamilies.size());
@@ -133,8 +136,8 @@ std::vector<nft::Rule> DropBorrowed() {
   return rules;
 }
 
-// The maps as soon as may be: for a packet that is on its way to them while policies are switched,
-// the kernel takes the new ones' chains to be empty.
+// The maps come as early as possible: while policies are switched, a packet that has passed the
+// first rules and not yet the maps finds the new chains empty.
 nft::Chain Judge() {
   nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
   // tcp flags & (syn | ack) != syn jump goes_on
@@ -148,9 +151,9 @@ nft::Chain Judge() {
   return chain;
 }
 
-// TCP of a connection that conntrack does not know: it began where nothing was handed over yet, or
-// has been cut or forgotten. Who has opened it is told by the ports; where they do not tell, it has
-// to be allowed either way.
+// TCP of a connection that conntrack does not know: it began before the bridge handed its packets
+// over, or it was cut or forgotten. The ports show who opened it. If they do not, policies must
+// allow the connection in either direction.
 nft::Chain GoesOn() {
   constexpr std::uint16_t kFirstOfClients = conntrack::kFirstClientPort;
   constexpr std::uint16_t kLastOfServers = kFirstOfClients - 1;
@@ -168,7 +171,7 @@ nft::Chain GoesOn() {
   return chain;
 }
 
-// As the connection from its destination to its source.
+// Judges a packet as an answer, by the rules for the connection from its destination to its source.
 nft::Chain Answers() {
   nft::Chain chain = {.name = kAnswers};
   for (const Family family : kFamilies) {
@@ -182,10 +185,11 @@ nft::Chain Answers() {
   return chain;
 }
 
-// TCP gets a reset: ICMP's error comes back while a connect(2) still holds its socket, which hears
-// of it only with the next SYN, a second later. To the port of a bridge the kernel sends a reset
-// past what would translate its source back: made of a SYN to where the client has sent it, it
-// comes from there by itself. So does that of an answer, if the connection was cut.
+// TCP is refused with a reset. An ICMP error would arrive while connect(2) still holds its socket,
+// and would be noticed only with the next SYN, a second later. Conntrack does not translate the
+// source of a reset that the kernel sends to a bridge port. So the destination of the SYN is first
+// set back to where the client sent it, and the reset comes from there. The same holds for an
+// answer of a connection that was cut.
 nft::Chain Refuse() {
   nft::Chain chain = {.name = kRefuse};
   for (const nft::Rule::Way way : {nft::Rule::Way::kOriginal, nft::Rule::Way::kReply}) {
@@ -216,7 +220,7 @@ std::vector<nft::Rule> Notes(std::string_view noun) {
     //   update @refused_flows4 { ip saddr . ip daddr . meta l4proto . th dport timeout 1h counter }
     rules.push_back(nft::Rule().Only(family).L4ProtoNot(icmp).NoteIn(
         set, nft::Rule::HasPort::kYes, kFlowTimeoutMs));
-    // The same of ICMP, with 0 for the port.
+    // The same for ICMP, with 0 for the port.
     rules.push_back(nft::Rule().Only(family).L4Proto(icmp).NoteIn(
         set, nft::Rule::HasPort::kNo, kFlowTimeoutMs));
   }
@@ -244,8 +248,8 @@ std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
 }
 
 // Link-local addresses are in no set of an allocation, and the rules of table inet do not see which
-// port they come from: they carry ICMPv6, by which addresses are found, and nothing else. So it is
-// from ::. A packet whose protocol cannot be told is none of ICMPv6.
+// port a packet came from. So packets with such an address, or from ::, may carry only ICMPv6,
+// which finds addresses. A packet whose protocol cannot be determined is not ICMPv6.
 nft::Chain LinkLocal() {
   const auto ipv6 = [] { return nft::Rule().Protocol(ETH_P_IPV6); };
   constexpr std::uint8_t kAll = 0xff;
@@ -276,7 +280,7 @@ std::vector<nft::Chain> PortChains(int /*accept_mark_bit*/) {
                // meta protocol ip6 iifname @judged goto link_local
                nft::Rule().Protocol(ETH_P_IPV6).IifnameIn(kJudgedPorts).Goto(kLinkLocal),
            }},
-      // The port filter's.
+      // Added to the port filter's chain.
       {.name = "forward",
        .rules = {
            // meta protocol ip6 oifname @judged goto link_local

@@ -22,7 +22,7 @@ std::string SetFor(std::string_view noun, Family family, std::string_view name) 
   return Cat(SetName(noun, family), '-', name);
 }
 
-// The set that a rule of `step` asks for its peer; empty if it asks none.
+// Returns the set in which a rule of `step` looks up its peer; empty if it looks up none.
 std::string SetAskedBy(const policy::Step& step, Family family) {
   using PeerIs = policy::Step::PeerIs;
   if (step.peer == PeerIs::kMember) {
@@ -34,11 +34,11 @@ std::string SetAskedBy(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
-// How a packet is judged: as it is, or as what its receiver has sent and it answers.
+// How a packet is judged: as it is, or as the answer to a packet of its receiver.
 enum class ReadAs { kBegin, kAnswer };
 
-// One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
-// Families differ in the sets that they ask, and in ICMP's number.
+// Turns one step of a chain into nf_tables rules: one rule, or one per family if it names
+// addresses. The families differ in their sets, and in the number of ICMP.
 class StepRules {
  public:
   StepRules(const policy::Step& step, bool is_in, ReadAs read_as)
@@ -49,7 +49,7 @@ class StepRules {
 
   [[nodiscard]] std::vector<nft::Rule> All() const {
     if (step_.peer == PeerIs::kNode && !may_be_to_node_) {
-      return {};  // what the node sends is not forwarded
+      return {};  // the node's own packets are not forwarded
     }
     if (!HasFamily()) {
       return {Finished(nft::Rule(), Family::kIpv4)};
@@ -108,7 +108,7 @@ class StepRules {
         return rule.Return();
       case Outcome::kGoto:
         return rule.Goto(is_answer_ ? AnswersOf(step_.next) : step_.next);
-      // An answer is part of a flow that was noted, or let pass, when it began.
+      // An answer belongs to a flow that was noted, or let pass, when it began.
       case Outcome::kReject:
         return rule.Goto(is_answer_ ? kRefuse : kRefuseNoted);
       case Outcome::kDrop:
@@ -127,9 +127,9 @@ class StepRules {
   bool may_be_to_node_;
 };
 
-// The chain as the policies' program has it: in the chain of what reaches an allocation, a step's
-// peer is the source of the packet; in that of what it sends, the destination. Of an answer it is
-// the other way round.
+// Returns the chain with its rules. In the chain of what reaches an allocation, the peer of a step
+// is the packet's source; in the chain of what the allocation sends, the destination. For answers
+// it is the other way round.
 nft::Chain ChainFor(const policy::Chain& chain, ReadAs read_as) {
   nft::Chain made = {.name = read_as == ReadAs::kAnswer ? AnswersOf(chain.name) : chain.name};
   const bool is_in = chain.name.starts_with(Cat(kPolicyIn, '-'));
@@ -151,13 +151,13 @@ void AddSets(std::string_view noun,
   }
 }
 
-// What attachments of these kinds need: their chains, and besides the sets `selected`, of all that
-// peers select, those of their namespaces.
+// Adds what attachments of `kinds` need: their chains, the sets that they are members of, and the
+// sets `selected`, which peers select.
 void AddKinds(const policy::Program& program,
               const Kinds& kinds,
               std::set<std::string> selected,
               nft::Table& table) {
-  std::map<std::string_view, const policy::Chain*> chains;  // kinds share some
+  std::map<std::string_view, const policy::Chain*> chains;  // kinds may share chains
   for (const auto& kind : kinds) {
     const policy::Judgement& judgement = program.JudgementOf(kind.second);
     selected.insert(judgement.sets.begin(), judgement.sets.end());
@@ -205,7 +205,7 @@ void RequireReadPolicies(state::Host& host) {
 }
 
 policy::Judgement JudgementOf(const state::Record& record, const policy::Program& program) {
-  // Who only has an address of ours, or a port, is forwarded for by others' rules.
+  // An attachment with only an address or ports of ours is forwarded by another plugin's rules.
   return record.Has(cni::Part::kForward) && !program.empty()
              ? program.JudgementOf(record.Workload())
              : policy::Judgement();
@@ -234,7 +234,7 @@ void RequirePolicies(const config::RulesConfig& rules,
   }
 }
 
-// By what an attachment has, not by its labels: jobs that policies treat alike share their chains.
+// Named by what an attachment has, not by its labels: jobs that policies treat alike share chains.
 std::string KindOf(const policy::Judgement& judgement) {
   if (judgement == policy::Judgement()) {
     return {};
@@ -322,8 +322,8 @@ std::vector<nft::Element> ListElements(const policy::Program& program) {
     for (const Cidr& prefix : prefixes) {
       const std::string set = SetFor(kPrefixes, prefix.address.family(), name);
       elements.push_back({.set = set, .key = firewall::AddressKey(prefix.Network())});
-      // Also where the next prefix begins: the kernel refuses a beginning behind a beginning.
-      // Unspecified: the prefix has the last address that there is.
+      // The end is needed even if the next prefix begins there: the kernel refuses a beginning
+      // after a beginning. Unspecified: the prefix includes the last address there is.
       if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
         elements.push_back({.set = set, .key = firewall::AddressKey(end), .ends_interval = true});
       }

@@ -1,14 +1,14 @@
-// Policies in nf_tables: the chains that judge a new connection, to which those of
-// policy_admission.h lead, the sets of allocations that they ask, and what an attachment has in
-// both.
+// Policies in nf_tables: the chains that judge a new connection (the chains of policy_admission.h
+// lead to them), the sets of allocations that they look up, and the elements that an attachment has
+// in both.
 //
 // Shapes  Everything is in table inet nomad-bridge. Maps in4, in6, out4, out6 lead from an
-//         allocation's address to the chain of what reaches it, and of what it sends; in_answers4
-//         and so on to the same with source and destination exchanged. A set "sel4-<hash>" holds
-//         the addresses of the allocations that a selector selects, "adr4-<hash>" a list of
-//         prefixes.
-// Kinds   Attachments of one kind are members of the same sets and have the same chains. Chains are
-//         made with the first of a kind, and stay until other policies are applied.
+//         allocation's address to the chain of what reaches the allocation, and of what it sends;
+//         in_answers4 and so on lead to the same with source and destination exchanged. A set
+//         "sel4-<hash>" holds the addresses of the allocations that a selector selects; a set
+//         "adr4-<hash>" holds a list of prefixes.
+// Kinds   Attachments of one kind are members of the same sets and have the same chains. The first
+//         attachment of a kind brings its chains, which stay until other policies are applied.
 // Source  docs/policy.md, docs/rules.md
 #pragma once
 
@@ -27,53 +27,54 @@
 
 namespace nomad_bridge::rules {
 
-// Why the policies in force cannot be read, also if their file is gone and the checkpoint or the
-// kernel has some: what they refuse must not be let in. Asks for more where there is no file.
+// Returns why the policies in force cannot be read. Their file may be gone while the checkpoint or
+// the kernel still has policies: what these refuse must not be let in. Asks the kernel only if
+// there is no file.
 [[nodiscard]] std::optional<Error> FindUnreadPolicies(state::Host& host);
-// Throws that.
+// Throws what FindUnreadPolicies() returns.
 void RequireReadPolicies(state::Host& host);
-// Whether the kernel judges by some.
+// Returns whether the kernel judges by policies.
 [[nodiscard]] bool AreInKernel(state::Host& host);
 
-// What `program` makes of `record`: nothing of one without our rules of forwarding.
+// Returns what `program` makes of `record`; nothing if our rules do not forward for it.
 [[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,
                                             const policy::Program& program);
-// `record` with that.
+// Returns `record` with that judgement.
 [[nodiscard]] state::Record WithPolicies(state::Record record, const policy::Program& program);
 
-// kTryAgain if `rules`, or the node's own config, asks for policies, and none were applied since
-// the node booted; kIo if those in force cannot be read.
+// Throws kTryAgain if `rules` or the node's own config requires policies, and none were applied
+// since the node booted; kIo if the policies in force cannot be read.
 void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host);
 
-// By the name of the kind: a workload of it.
+// For the name of each kind, a workload of that kind.
 using Kinds = std::map<std::string, cni::Workload>;
-// Empty if no policy is about it.
+// Returns the name of the kind; empty if no policy applies.
 [[nodiscard]] std::string KindOf(const policy::Judgement& judgement);
-// That of an attachment that has been judged.
+// Adds the kind of `record`, which has been judged.
 void AddKind(const state::Record& record, Kinds& kinds);
 
-// Sets, counters and chains for `kinds`, into `table`. `created` is the comment of new counters.
+// Adds sets, counters and chains for `kinds` to `table`. `created`: the comment of new counters.
 void AddPolicies(const policy::Program& program,
                  const Kinds& kinds,
                  const std::string& created,
                  nft::Table& table);
 
-// What `workload` needs beside the sets, counters and chains that are there since the policies of
-// `program` were put in force: the chains of its kind, and the sets that it is in.
+// Returns what `workload` needs besides what has been there since the policies of `program` were
+// put in force: the chains of its kind, and the sets that it is a member of.
 [[nodiscard]] nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload);
 
-// Of an attachment that has been judged, with `comment`.
+// Returns the elements of `record`, which has been judged, each with `comment`.
 [[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
                                                        const std::string& comment);
-// The chain that judges answers by what `chain` says.
+// Returns the name of the chain that judges answers by the rules of `chain`.
 [[nodiscard]] std::string AnswersOf(const std::string& chain);
-// The sets that the rules of `chain` ask.
+// Returns the sets that the rules of `chain` look up.
 [[nodiscard]] std::vector<std::string> SetsAskedBy(const policy::Chain& chain);
-// The lists of prefixes, which all share.
+// Returns the elements of the lists of prefixes, which all attachments share.
 [[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
-// Whether `element` is of such a list.
+// Returns whether `element` is in such a list.
 [[nodiscard]] bool IsInList(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

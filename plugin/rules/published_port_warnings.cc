@@ -16,7 +16,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// The question that the rules ask too ("fib daddr type local"): what is routed to lo is local.
+// Asks what the rules ask, too ("fib daddr type local"): an address routed to lo is local.
 void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
   std::map<Ip, bool> is_local;
   for (const portmap::DnatEntry& port : record.rules.ports) {
@@ -36,7 +36,7 @@ void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
   }
 }
 
-// Whether the packets of `listener` go to `port` from now on. Not those to ::1: see
+// Returns whether packets for `listener` go to `port` from now on. Packets to ::1 do not: see
 // portmap/rules.cc.
 bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) {
   if (listener.port != port.host_port) {
@@ -58,9 +58,9 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
   for (const portmap::DnatEntry& port : record.rules.ports) {
     const auto protocol = static_cast<sockets::Protocol>(port.protocol);
     if (port.protocol == portmap::Protocol::kSctp) {
-      continue;  // whose sockets are not listed
+      continue;  // SCTP sockets are not listed
     }
-    // One line per protocol and port, however many addresses it is published on.
+    // One line per protocol and port, even if it is published on several addresses.
     const std::vector<sockets::Listener>& all = host.Listeners(protocol);
     const auto listener = std::ranges::find_if(
         all, [&](const sockets::Listener& each) { return LosesTo(each, port); });
@@ -83,7 +83,7 @@ std::vector<std::string> FindForwardingOff(state::Host& host, const state::Recor
     const bool has_port = std::ranges::any_of(
         record.rules.ports,
         [&](const portmap::DnatEntry& port) { return port.container_ip.family() == family; });
-    // The node's setting alone: those of single links say nothing where it is off.
+    // Only the node's setting: while it is off, the settings of single links say nothing.
     if (has_port && !host.net.ForwardsAll(family)) {
       settings.emplace_back(link::ForwardingOf(family));
     }

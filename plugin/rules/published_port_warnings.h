@@ -1,14 +1,13 @@
-// What an operator may not expect of a published port: said on stderr, by name, when it is
-// published. No error: an address may come later, and podman itself listens on the ports that it
-// publishes.
+// Warns on stderr, when a port is published, of what an operator may not expect. These are no
+// errors: an address may come later, and podman itself listens on the ports that it publishes.
 //
 //   - The node does not have the host address, so the port does not answer.
-//   - The node itself listens on the port, and gets nothing there any more.
-//   - The node forwards nothing: it does so for bridges with a gateway of ours alone.
+//   - A process of the node listens on the port, and gets nothing there any more.
+//   - The node does not forward: forwarding is turned on only for bridges with a gateway of ours.
 //
-// Cost    one question per host address; two lists of sockets per protocol (netlink/sockets).
+// Cost    One request per host address; two lists of sockets per protocol (netlink/sockets).
 // Errors  kKernel.
-// Locks   none.
+// Locks   None.
 #pragma once
 
 #include <string>
@@ -21,13 +20,13 @@ namespace nomad_bridge::rules {
 
 void WarnOfPorts(state::Host& host, const state::Record& record);
 
-// The second of them, one line per protocol and port: "host port tcp 8080 is also used by the node:
-// ...".
+// Returns the second warning, one line per protocol and port: "host port tcp 8080 is the node's
+// own, too: ...".
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
 
-// The third: "net/ipv4/ip_forward", and that for IPv6. None behind a gateway of ours, for which
-// they are turned on.
+// Returns the settings of the third warning: "net/ipv4/ip_forward", and that for IPv6. None behind
+// a gateway of ours, for which they are turned on.
 [[nodiscard]] std::vector<std::string> FindForwardingOff(state::Host& host,
                                                          const state::Record& record);
 

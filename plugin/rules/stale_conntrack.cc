@@ -13,12 +13,12 @@ namespace {
 
 using conntrack::Which;
 
-// The flows whose entries are to be deleted.
+// The flows whose conntrack entries are deleted.
 class FlowList {
  public:
   explicit FlowList(state::Host& host) : host_(host) {}
 
-  // To each UDP port of `record`, on the addresses of the node where it is published.
+  // Adds the flows to each UDP port of `record`, on the node's addresses where it is published.
   void AddTowards(const state::Record& record, Which which) {
     for (const portmap::DnatEntry& port : record.rules.ports) {
       if (port.protocol == portmap::Protocol::kUdp) {
@@ -53,8 +53,8 @@ class FlowList {
       flows_.push_back(flow);
       return;
     }
-    // By an IPv6 address conntrack finds entries only in a list of all of them, which takes longer
-    // than the rest of an ADD: only where the node itself may have answered.
+    // Conntrack finds entries of an IPv6 address only in a dump of all entries, which takes longer
+    // than the rest of an ADD. So it is done only if the node itself may have answered.
     if (flow.family == Family::kIpv4 || HasListener(port.host_port)) {
       for (const Ip& local : LocalAddresses(flow.family)) {
         flow.destination = local;
@@ -62,7 +62,7 @@ class FlowList {
       }
       return;
     }
-    flow.which = Which::kUnanswered;  // what leads elsewhere and was answered has to stay
+    flow.which = Which::kUnanswered;  // answered flows that lead elsewhere must stay
     flows_.push_back(flow);
     if (which == Which::kAll) {
       flow.which = Which::kRedirected;
@@ -73,7 +73,7 @@ class FlowList {
     const std::vector<sockets::Listener>& all = host_.Listeners(sockets::Protocol::kUdp);
     return std::ranges::find(all, port, &sockets::Listener::port) != all.end();
   }
-  // Listed once, when they are first needed.
+  // Lists the addresses once, when they are first needed.
   const std::vector<Ip>& LocalAddresses(Family family) {
     return AskOnce(local_, family, [&] { return host_.net.LocalAddresses(family); });
   }
@@ -85,7 +85,7 @@ class FlowList {
 
 }  // namespace
 
-// Both directions: of a flow that was translated, only the answer has the container's address.
+// Deletes both directions: of a translated flow, only the answer has the container's address.
 void DeleteStaleConntrackOf(state::Host& host, const Ip& address) {
   FlowList flows(host);
   flows.AddFrom(address, Which::kAll);

@@ -11,7 +11,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// The rules of a chain that several of them have, such as postrouting, stand in this order.
+// Rules that several contributors add to one chain, such as postrouting, come in this order.
 firewall::Contributors AllContributors() {
   return {&firewall::kForwarding,
           &portmap::kPublishedPorts,
@@ -54,8 +54,8 @@ std::vector<nft::TableId> NodeTableIds(bool has_port_filter) {
   return ids;
 }
 
-// "sel4-1f2e..." and "adr6-..." are made for policies: the row is that of what stands before the
-// hyphen.
+// Sets named "sel4-1f2e..." and "adr6-..." are made for policies: the name before the hyphen has
+// the row.
 const firewall::OwnSet* FindSet(const nft::Element& element) {
   static const std::vector<firewall::OwnSet> kSets = AllSets();
   const std::string_view name = std::string_view(element.set).substr(0, element.set.find('-'));

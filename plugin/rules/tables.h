@@ -1,5 +1,5 @@
-// The node's tables in nf_tables, and the table of all sets in them: made up of what each
-// contributor (firewall/contributor.h) has in them.
+// The node's tables in nf_tables, assembled from all contributors (firewall/contributor.h), and the
+// rows of all sets in them.
 #pragma once
 
 #include "firewall/contributor.h"
@@ -8,8 +8,8 @@
 
 namespace nomad_bridge::rules {
 
-// The policies in force, for attachments of `kinds`; `created` is for people, beside counters that
-// are new.
+// The policies in force, for attachments of `kinds`. `created`: the comment of new counters, for
+// people.
 struct NodePolicies {
   const policy::Program& program;
   const Kinds& kinds;
@@ -19,17 +19,18 @@ struct NodePolicies {
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit,
                                           bool has_port_filter,
                                           const NodePolicies& policies);
-// Without policies.
+// The same without policies.
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter);
-// Which tables those are, in the same order.
+// Returns the ids of those tables, in the same order.
 [[nodiscard]] std::vector<nft::TableId> NodeTableIds(bool has_port_filter);
 
-// A hash of those tables: another release's are told by it. Written down because describing them
-// takes longer than all else that a quiet CHECK does; tests/unit/rules_tables_test.cc computes it.
+// A hash of those tables, which tells them from another release's. It is a constant because
+// describing the tables takes longer than the rest of a CHECK that finds nothing changed;
+// tests/unit/rules_tables_test.cc computes it.
 constexpr const char* kTablesRevision = "a8263d9accaee067";
 
-// The row of the set that has `element`; nullptr if no contributor has one of that name. Sets made
-// for policies have a row for all that begin alike.
+// Returns the row of the set that holds `element`; nullptr if no contributor has a set of that
+// name. All sets made for policies whose names begin alike have one row.
 [[nodiscard]] const firewall::OwnSet* FindSet(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules
