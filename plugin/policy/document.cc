@@ -14,11 +14,11 @@ namespace {
 
 using Kind = Node::Kind;
 
-// What policies need is six.
+// Policy files need six levels.
 constexpr std::size_t kMaxDepth = 32;
 
-// Builds the values of what the parser reports, token by token, and goes through the same text
-// beside it: each token begins behind the one before, blanks, comments and separators.
+// Builds the values that the parser reports, token by token. Reads the same text beside the parser
+// to find where each token begins: after the token before, blanks, comments and separators.
 class Builder {
  public:
   explicit Builder(const SourceText& source)
@@ -29,7 +29,7 @@ class Builder {
 
   [[nodiscard]] Node TakeRoot() { return std::move(open_.front().elements.front()); }
 
-  // What nlohmann's parser calls; false ends it, but what is wrong is thrown.
+  // nlohmann's parser calls these. Returning false would end it, but errors are thrown instead.
   bool null() { return AddWritten(); }
   bool boolean(bool /*value*/) { return AddWritten(); }
   bool number_integer(std::int64_t /*value*/) { return AddWritten(); }
@@ -79,7 +79,7 @@ class Builder {
     }
   }
 
-  // Where the next token begins and ends.
+  // Returns where the next token begins and ends.
   std::pair<std::size_t, std::size_t> Take() {
     SkipBlanks();
     const std::size_t begin = next_++;
@@ -100,7 +100,7 @@ class Builder {
     return Add(Make(Kind::kOther, begin, std::string(text_.substr(begin, end - begin))));
   }
 
-  // A value, under the key of where it stands.
+  // Makes a value under the key of the object or array that holds it.
   [[nodiscard]] Node Make(Kind kind, std::size_t at, std::string text = {}) const {
     const Node& around = open_.back();
     return {.source = &source_,
@@ -133,7 +133,7 @@ class Builder {
   const SourceText& source_;
   std::string_view text_;
   std::size_t next_;
-  std::vector<Node> open_;  // the first has what is in the file as its only element
+  std::vector<Node> open_;  // the only element of the first is the file's value
 };
 
 }  // namespace

@@ -9,13 +9,13 @@ namespace {
 
 using Outcome = Step::Outcome;
 
-// Chains as the kernel has them, for one connection.
+// Walks the chains as they are in the kernel, for one connection.
 class Walk {
  public:
   Walk(const Program& program, const Connection& connection)
       : program_(program), lists_(program.Lists()), connection_(connection) {}
 
-  // Through the chains of `judged` behind `entrance`; `peer` is its other end.
+  // Walks the chains of `judged` that begin with `entrance`; `peer` is the other end.
   [[nodiscard]] Opinion Pass(const cni::Workload& judged,
                              const std::optional<std::string> Judgement::*entrance,
                              const End& peer) {
@@ -39,7 +39,7 @@ class Walk {
         continue;
       }
       if (step.outcome == Outcome::kContinue || step.outcome == Outcome::kWouldRefuse) {
-        // Behind it either a refusal follows, or it is one of an audited policy.
+        // Either a refusal follows, or the step belongs to an audited policy.
         if (opinion.would_be_refused_by.empty()) {
           opinion.would_be_refused_by = step.comment;
         }
@@ -85,7 +85,7 @@ class Walk {
   const Program& program_;
   const std::map<std::string, std::vector<Cidr>>& lists_;
   const Connection& connection_;
-  std::vector<std::string> sets_;  // that the peer is in
+  std::vector<std::string> sets_;  // in which the peer is
   const End* peer_ = nullptr;
   bool is_refused_ = false;
 };

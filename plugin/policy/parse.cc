@@ -1,4 +1,4 @@
-// Files to policies: which keys there are, and what their values may be.
+// Parses files to policies: which keys there are, and which values are allowed.
 #include <algorithm>
 #include <filesystem>
 #include <tuple>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kAllowedNames =
     "a letter, and up to 31 more letters, digits, '-' and '_'";
 
-// A name is also part of names in nf_tables, which nft has to read back.
+// Names become part of names in nf_tables, which nft has to read back.
 bool IsName(std::string_view text) {
   constexpr std::size_t kMaxBytes = 32;
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -26,7 +26,7 @@ bool IsName(std::string_view text) {
          text.find_first_not_of(Cat(kLetters, "0123456789-_")) == text.npos;
 }
 
-// Without host bits; an address is a prefix of its own.
+// Finds a prefix without host bits; an address is a prefix of full length.
 std::optional<Cidr> FindPrefix(std::string_view text) {
   if (const std::optional<Ip> ip = Ip::Parse(text)) {
     return Cidr::Host(*ip);
@@ -43,7 +43,7 @@ Ports ParsePorts(const Node& node) {
   return ports ? *ports : throw node.Wrong(kAllowed);
 }
 
-// A glob is compared with labels as they are printed.
+// Globs are compared with labels as they are printed.
 std::string ParseGlob(const Node& node) {
   constexpr std::string_view kAllowed = "printable text, '*' for any characters, '?' for one";
   const std::string& glob = node.String(kAllowed);
@@ -61,7 +61,7 @@ Selector ParseSelector(const Node& node) {
           .group = glob("group")};
 }
 
-// Whether it is `other`, rather than `usual`, which it is if it is missing.
+// Returns whether the value is `other`. A missing value means `usual`; any third value throws.
 bool IsOther(const Node* node, std::string_view usual, std::string_view other) {
   const std::string allowed = Format("'{}' or '{}'", usual, other);
   const std::string_view word = node != nullptr ? node->String(allowed) : usual;
@@ -134,7 +134,7 @@ class Parser {
     remarks_.push_back(Cat(node.Place(), ": ", text));
   }
 
-  // Prefixes without host bits, sorted, none of them within another one.
+  // Adds prefixes without host bits, sorted, none of them inside another.
   void AddList(const Node& name, const std::vector<Node>& nodes) {
     std::vector<Cidr> prefixes;
     for (const Node& node : nodes) {
@@ -232,7 +232,7 @@ class Parser {
   Names names_;  // of policies
 };
 
-// All of them together: one may name the addresses of another.
+// Parses all files together: one file may name the addresses of another.
 Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::string>& remarks) {
   std::vector<Node> files;
   files.reserve(sources.size());
@@ -258,8 +258,8 @@ Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::
   return policies;
 }
 
-// By path, the files whose policies are in force: inode, size and time of change, of which one
-// differs once the content was changed.
+// The files whose policies are in force, by path: inode, size and time of change. One of these
+// differs after the content has changed.
 using Files = std::map<std::string, std::tuple<ino_t, off_t, std::int64_t>>;
 
 Files ListFiles(const std::string& directory, std::vector<std::string>& left_out) {
@@ -269,7 +269,7 @@ Files ListFiles(const std::string& directory, std::vector<std::string>& left_out
   for (const std::string& name : names) {
     struct stat status = {};
     const std::string path = Cat(directory, '/', name);
-    // Hidden ones are editors'.
+    // Hidden files belong to editors.
     if (!name.ends_with(".json") || name.starts_with('.')) {
       left_out.push_back(Cat(path, ": left out, policies are in *.json"));
     } else if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -284,7 +284,7 @@ Files ListFiles(const std::string& directory, std::vector<std::string>& left_out
   return files;
 }
 
-// Throws kTryAgain if one of them was changed meanwhile: half of a file may be another policy.
+// Throws kTryAgain if a file was changed meanwhile: half of a file may be another policy.
 std::vector<SourceText> ReadFiles(const std::string& directory,
                                   std::vector<std::string>& left_out) {
   const Files files = ListFiles(directory, left_out);

@@ -15,11 +15,11 @@ constexpr std::array<std::pair<std::string_view, Ports::Protocol>, 4> kProtocols
      {"udp", Ports::Protocol::kUdp},
      {"sctp", Ports::Protocol::kSctp}}};
 
-// Goes back to the last '*' only: an earlier one could not match more.
+// Backtracks to the last '*' only: backtracking to an earlier one could not match more.
 bool MatchesGlob(std::string_view glob, std::string_view text) {
   std::size_t at = 0;
   std::size_t star = glob.npos;
-  std::size_t resumed = 0;  // where in `text` what follows the last '*' was tried
+  std::size_t resumed = 0;  // where in `text` the part after the last '*' was tried
   for (std::size_t i = 0; i < text.size();) {
     if (at < glob.size() && glob[at] == '*') {
       star = at++;

@@ -1,11 +1,11 @@
-// Who may talk to whom, by Nomad's labels: the files of a directory as plain values.
+// Policies say who may talk to whom, by Nomad's labels. This is their form as plain values.
 //
-// Shapes  /etc/nomad-bridge/policy.d/*.json, each {"version": 1, "addresses": {...},
-//         "policies": [...]}, comments allowed; all files of the directory together are one set of
-//         policies, in the order of their names.
-//         A policy with `to` is about what reaches the allocations that it selects: closed by
-//         default, then open to what any `allow` of any such policy says. One with `from` is about
-//         what they may reach: `deny` closes, `allow` closes all but what it says.
+// Shapes  /etc/nomad-bridge/policy.d/*.json, each {"version": 1, "addresses": {...}, "policies":
+//         [...]}, comments allowed. All files of the directory together are one set of policies, in
+//         the order of the file names.
+//         A policy with `to` applies to what reaches the allocations that it selects: closed by
+//         default, then open to what any `allow` of any such policy says. A policy with `from`
+//         applies to what they may reach: `deny` closes, `allow` closes all but what it says.
 // Units   ports are host byte order, those of the allocation itself.
 // Errors  kInvalidConfig: msg is "FILE:LINE:COLUMN: ..." with key and value, details the allowed
 //         values; kIo for a directory that cannot be read. No directory: no policies.
@@ -25,8 +25,8 @@
 
 namespace nomad_bridge::policy {
 
-// Globs: '*' is any characters, '?' is one. An empty job or group is any. A job also is what its
-// parent is: "etl" selects "etl/periodic-1700000000", too.
+// Selects workloads by globs: '*' matches any characters, '?' one. An empty job or group matches
+// all. A job also matches through its parent: "etl" selects "etl/periodic-1700000000", too.
 struct Selector {
   std::string nomad_namespace;
   std::string job;
@@ -34,7 +34,7 @@ struct Selector {
 
   auto operator<=>(const Selector&) const = default;
 };
-// False for a workload without a namespace.
+// Returns false for a workload without a namespace.
 [[nodiscard]] bool Selects(const Selector& selector, const cni::Workload& workload);
 // "namespace=prod job=lb"
 [[nodiscard]] std::string Text(const Selector& selector);
@@ -42,12 +42,12 @@ struct Selector {
 // The other end of a connection.
 struct Peer {
   enum class Kind {
-    kSameNamespace,  // those in the namespace of the allocation that the policy is about
+    kSameNamespace,  // allocations in the namespace of the selected allocation
     kOutside,        // no allocation of ours on this node, nor the node itself
     kNode,
     kAny,
-    kSelector,   // allocations on this node
-    kAddresses,  // a list of addresses by its name, or one prefix as its text
+    kSelector,   // selected allocations on this node
+    kAddresses,  // a list of addresses by its name, or one prefix as text
   };
 
   Kind kind = Kind::kAny;
@@ -56,10 +56,11 @@ struct Peer {
 
   auto operator<=>(const Peer&) const = default;
 };
-// Of the kinds that are a word, in their order.
+// The words for the first kinds, in their order.
 constexpr std::array<std::string_view, 4> kPeerWords = {"same-namespace", "outside", "node", "any"};
 
-// "tcp/8080", "tcp/9090-9199", "udp": all of its ports; "icmp": ICMP and ICMPv6, without ports.
+// A protocol and its ports: "tcp/8080", "tcp/9090-9199", "udp" with all ports; "icmp" is ICMP and
+// ICMPv6, without ports.
 struct Ports {
   enum class Protocol : std::uint8_t { kIcmp = 1, kTcp = 6, kUdp = 17, kSctp = 132 };
 
@@ -71,11 +72,11 @@ struct Ports {
   auto operator<=>(const Ports&) const = default;
 };
 
-// nullopt for anything else, as "tcp/0", "tcp/90-80" and "icmp/8".
+// Returns nullopt for anything else, such as "tcp/0", "tcp/90-80" and "icmp/8".
 [[nodiscard]] std::optional<Ports> FindPorts(std::string_view text);
 [[nodiscard]] std::string Text(const Ports& ports);
 
-// Any of its peers by any of its ports; without ports by any protocol.
+// Matches each of its peers with each of its ports; without ports with any protocol.
 struct Entry {
   std::vector<Peer> peers;
   std::vector<Ports> ports;
@@ -87,26 +88,27 @@ struct Policy {
   std::string name;  // unique; letters, digits, '-' and '_', at most 32
   Direction direction = Direction::kTo;
   Selector selector;
-  bool only = false;        // of `to`: sets those without it aside for what it selects
-  bool is_audited = false;  // counts what would be refused, and lets pass
-  bool drops = false;       // what it refuses; else the client hears of it, and fails at once
+  bool only = false;        // for `to`: its allocations ignore policies without `only`
+  bool is_audited = false;  // counts what it would refuse, and lets it pass
+  bool drops = false;       // drops what it refuses; else the client is informed, and fails at once
   std::vector<Entry> allow;
-  std::vector<Entry> deny;  // of `from`
-  bool is_closed = true;    // it has `allow`; false with `from` and `deny` alone
+  std::vector<Entry> deny;  // only with `from`
+  bool is_closed = true;    // has `allow`; false if `from` has `deny` alone
 };
 
-// All that its entries name.
+// Returns all peers that its entries name.
 [[nodiscard]] std::vector<Peer> PeersOf(const Policy& policy);
 
 struct Policies {
-  // By name, and by its own text for a prefix that a peer names: sorted, merged, host bits cleared.
+  // Lists by name; a prefix that a peer names is a list under its own text. Sorted, merged, host
+  // bits cleared.
   std::map<std::string, std::vector<Cidr>> addresses;
   std::vector<Policy> policies;
-  bool are_named = false;  // some file has the key `policies`, if only an empty list
+  bool are_named = false;  // some file has the key `policies`, even if the list is empty
 };
 
-// kPolicyDirectory unless `directory` says another one. `remarks` get what is no error: an empty
-// directory, a file that is left out, overlapping prefixes.
+// Used unless `directory` names another one. `remarks` gets what is no error: an empty directory, a
+// file that is left out, overlapping prefixes.
 constexpr const char* kPolicyDirectory = "/etc/nomad-bridge/policy.d";
 [[nodiscard]] Policies ReadPolicies(const std::string& directory,
                                     std::vector<std::string>& remarks);

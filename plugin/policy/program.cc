@@ -1,7 +1,7 @@
-// What a workload's policies become: the steps that a new connection passes.
+// Compiles the policies of a workload into the steps that a new connection passes.
 //
-// Enforced policies alone decide; audited ones are tried behind them, on what those let pass, by a
-// chain that only counts. In both, `only` sets policies without it aside.
+// Only enforced policies decide. Audited policies are tried after them, on what the enforced ones
+// let pass, by a chain that only counts. In both, `only` sets policies without it aside.
 #include "plugin/policy/program.h"
 
 #include <algorithm>
@@ -15,23 +15,23 @@
 namespace nomad_bridge::policy {
 namespace {
 
-// All 64 bits: two sets under one name would let in whom no policy names.
+// All 64 bits: if two sets had one name, a policy would let in allocations that it does not name.
 constexpr int kNameDigits = 16;
 constexpr int kCounterDigits = 4;
-// In the name of a chain that only counts.
+// Part of the name of a chain that only counts.
 constexpr std::string_view kAudit = "audit-";
-// nf_tables' comments have 128.
+// Comments in nf_tables are limited to 128 bytes.
 constexpr std::size_t kMaxCommentBytes = 100;
 
 using PolicyList = std::vector<const Policy*>;
 
-// `part` of a policy, with a hash of what it says: another rule is another counter. Neither `part`
-// nor a hash has a '-', so no two policies have the same name.
+// Names the counter of `part` of a policy, with a hash of the content: another rule has another
+// counter. Neither `part` nor a hash contains '-', so names of different policies differ.
 std::string CounterName(const Policy& policy, std::string_view part, std::string_view content) {
   return Cat(policy.name, '-', part, '-', Hex(StableHash(content), kCounterDigits));
 }
 
-// What a step counts: the name of its counter, and the rule that it is of, "api#0".
+// The name of the counter of a step, and the rule that the step belongs to, "api#0".
 struct Counted {
   std::string counter;
   std::string rule;
@@ -42,7 +42,7 @@ Counted AllowOf(const Policy& policy, std::size_t index) {
           Cat(policy.name, '#', index)};
 }
 
-// An audited one is another counter: what would be refused was not.
+// An audited policy has a counter of its own: it did not refuse what it counts.
 Counted DenyOf(const Policy& policy, std::size_t index) {
   const std::string content = Cat(EntryText(policy.deny[index]), policy.is_audited ? "audit" : "");
   return {CounterName(policy, Cat("deny", index), content), Cat(policy.name, "#deny", index)};
@@ -57,7 +57,7 @@ std::string InWords(const Peer& peer) {
              : std::string(kPeerWords.at(static_cast<std::size_t>(peer.kind)));
 }
 
-// "allow from same-namespace, office ports tcp/8080"
+// Returns "allow from same-namespace, office ports tcp/8080".
 std::string InWords(std::string_view verb, Direction direction, const Entry& entry) {
   const std::string ports = Joined(entry.ports, ", ", [](const Ports& each) { return Text(each); });
   return Cat(verb,
@@ -67,13 +67,13 @@ std::string InWords(std::string_view verb, Direction direction, const Entry& ent
              ports);
 }
 
-// Of what no allow lets pass.
+// Counts what no `allow` lets pass.
 Counted DefaultOf(const Policy& policy) {
   return {CounterName(policy, policy.is_audited ? "would" : "refused", Text(policy.selector)),
           policy.name};
 }
 
-// Those of one direction that no `only` sets aside.
+// Returns the policies of one direction that no `only` sets aside.
 PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bool with_audited) {
   PolicyList policies;
   for (const Policy& policy : selected) {
@@ -92,17 +92,17 @@ PolicyList Closed(PolicyList policies) {
   return policies;
 }
 
-// Not of its text for people: a job may have spaces in its name.
+// Hashes the exact selector, not its text for people: a job may have spaces in its name.
 std::string SetName(const Selector& selector) {
   return Hex(StableHash(SelectorText(selector)), kNameDigits);
 }
 
-// Of what is in exactly this namespace, whatever it is called: it is no glob.
+// Names the set of exactly this namespace; characters such as '*' are no glob here.
 std::string NamespaceSetName(std::string_view nomad_namespace) {
   return Hex(StableHash(nomad_namespace), kNameDigits);
 }
 
-// Makes the chains that an allocation of `nomad_namespace` has for one direction.
+// Makes the chains of one direction for allocations of `nomad_namespace`.
 class Maker {
  public:
   Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
@@ -137,7 +137,7 @@ class Maker {
   }
 
  private:
-  // The trial, of what audited policies would refuse, follows on what enforced ones let pass.
+  // kTrial, what audited policies would refuse, comes after what enforced policies let pass.
   enum class Stage { kEnforced, kTrial };
 
   void AddChain(std::vector<Chain>& chains, std::vector<Step> steps) const {
@@ -160,7 +160,7 @@ class Maker {
                       .steps = std::move(steps)});
   }
 
-  // With its set or its list.
+  // Returns the kind of the peer with its set or list.
   [[nodiscard]] std::pair<Step::PeerIs, std::string> PeerOf(const Peer& peer) const {
     using PeerIs = Step::PeerIs;
     switch (peer.kind) {
@@ -180,11 +180,11 @@ class Maker {
     return {PeerIs::kAnyone, ""};
   }
 
-  // `step` for each of the entry's peers by each of its ports.
+  // Adds `step` for each of the entry's peers with each of its ports.
   void AddEntry(std::vector<Step>& steps, const Entry& entry, Step step) const {
     for (const Peer& peer : entry.peers) {
       if (peer.kind == Peer::Kind::kNode && direction_ == Direction::kTo) {
-        continue;  // what it sends does not come here
+        continue;  // what the node sends passes no in-chain
       }
       std::tie(step.peer, step.peers) = PeerOf(peer);
       step.ports.reset();
@@ -210,8 +210,8 @@ class Maker {
     }
   }
 
-  // What closed policies allow goes on to the chain `next`, if there is one; what is left is
-  // counted. In a trial only by audited ones: enforced ones count where they decide.
+  // What closed policies allow goes to the chain `next`, if there is one; the rest is counted. In a
+  // trial only audited policies count: enforced policies count where they decide.
   void AddClosed(std::vector<Step>& steps,
                  const PolicyList& closed,
                  const std::string& next,
@@ -237,7 +237,7 @@ class Maker {
       }
     }
     if (stage == Stage::kTrial) {
-      // Once, however many audited policies would refuse it.
+      // Noted once, even if several audited policies would refuse it.
       steps.back().outcome = Step::Outcome::kWouldRefuse;
     }
   }

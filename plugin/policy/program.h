@@ -1,17 +1,17 @@
-// Policies as the kernel judges by them: for each kind of allocation the chains that a new
-// connection passes, and the sets that an allocation is a member of. Plain values: rules/ makes
-// nf_tables' rules of them, and `policy test` walks them as the kernel does.
+// Policies in the form in which the kernel judges by them: for each kind of allocation the chains
+// that a new connection passes, and the sets that the allocation is a member of. Plain values:
+// rules/ turns them into nf_tables rules, and `policy test` walks them as the kernel does.
 //
 // Counts  A connection is counted by the first allow that matches it, and by each closed policy
 //         that refuses it.
-// Node    It always reaches allocations: in-chains are for what others send, so an allow from
-//         `node` is no step there.
-// Names   of sets and chains are hashes of what they stand for: what did not change keeps its name,
-//         and another name is another thing, so nothing is ever changed under a packet.
-//         A set: "3a1f0c92...", of which rules/ makes "sel4-3a1f0c92..." and "sel6-3a1f0c92...";
-//         chains: "in-9b21...", "out-1c...", "in-audit-9b21..." if it only counts; counters:
-//         "api-0-5d2e", the policy's name first, so that a rule that stays goes on counting.
-// Errors  Parse: kDecode for a text that Text() has not written.
+// Node    The node always reaches allocations: in-chains judge what others send, so an allow from
+//         `node` adds no step there.
+// Names   Names of sets and chains are hashes of their content. What did not change keeps its name,
+//         and changed content has another name, so nothing ever changes under a packet. A set:
+//         "3a1f0c92...", of which rules/ makes "sel4-3a1f0c92..." and "sel6-3a1f0c92...". Chains:
+//         "in-9b21...", "out-1c...", "in-audit-9b21..." if it only counts. Counters: "api-0-5d2e",
+//         beginning with the policy's name, so that an unchanged rule goes on counting.
+// Errors  Parse() throws kDecode for a text that Text() has not written.
 // Source  docs/policy.md
 #pragma once
 
@@ -28,8 +28,8 @@
 
 namespace nomad_bridge::policy {
 
-// One rule of a chain. Of the peer: who has opened the connection in an in-chain, who it leads to
-// in an out-chain. All that is set has to match.
+// One rule of a chain. The peer is the end that opened the connection in an in-chain, and its
+// destination in an out-chain. All members that are set have to match.
 struct Step {
   enum class PeerIs {
     kAnyone,
@@ -39,10 +39,10 @@ struct Step {
     kNode,     // an address of the node itself
   };
   enum class Outcome {
-    kContinue,     // counted only
-    kWouldRefuse,  // noted as a flow that audited policies would refuse; goes on
-    kReturn,       // let pass, as far as this chain goes
-    kGoto,         // the chain `next` goes on: what audited policies would make of it
+    kContinue,     // only counts; goes on
+    kWouldRefuse,  // notes a flow that audited policies would refuse; goes on
+    kReturn,       // ends this chain, and lets pass
+    kGoto,         // goes on in chain `next`, which counts what audited policies would refuse
     kReject,
     kDrop,
   };
@@ -50,74 +50,75 @@ struct Step {
   PeerIs peer = PeerIs::kAnyone;
   std::string peers;
   std::optional<Ports> ports;
-  std::string counter;  // empty: not counted here
+  std::string counter;  // empty: this step does not count
   Outcome outcome = Outcome::kReturn;
   std::string next;
-  std::string comment;  // "api#0": the policy, and which of its entries; "api": its default
+  std::string comment;  // "api#0": the policy and its entry; "api": the policy's default
 
   auto operator<=>(const Step&) const = default;
 };
 
 struct Chain {
   std::string name;
-  std::vector<Step> steps;  // at its end: let pass
+  std::vector<Step> steps;  // a connection that reaches the end passes
 
   auto operator<=>(const Chain&) const = default;
 };
 
-// What one kind of allocation has.
+// The sets and chains of one kind of allocation.
 struct Judgement {
-  std::vector<std::string> sets;   // that its addresses are in
-  std::optional<std::string> in;   // the chain of what reaches it; nullopt: nothing is judged
-  std::optional<std::string> out;  // the chain of what it sends
+  std::vector<std::string> sets;   // whose members its addresses are
+  std::optional<std::string> in;   // chain for what reaches it; nullopt: nothing is judged
+  std::optional<std::string> out;  // chain for what it sends; nullopt: nothing is judged
 
-  // Whether any of that may be refused: what audited policies select is left as it is.
+  // Returns whether the policies may refuse anything. Audited policies refuse nothing.
   [[nodiscard]] bool MayRefuse() const;
   auto operator<=>(const Judgement&) const = default;
 };
 
-// What a counter counts.
+// What a counter is for.
 struct CounterOf {
   enum class What { kAllowed, kRefused, kWouldBeRefused };
 
   std::string policy;
-  std::string rule;  // "api#0"; "api" for what its default refuses
+  std::string rule;  // "api#0"; "api" for the policy's default
   What what = What::kAllowed;
-  bool is_audited = false;  // the policy
+  bool is_audited = false;  // the policy is audited
   std::string text;         // "allow from same-namespace", "refuse what is left"
 };
 
-// Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one
-// workload several times.
+// Keeps the text, and reads from it on demand, each thing once: an ADD asks for one workload
+// several times.
 class Program {
  public:
   Program() : Program(Policies()) {}
   explicit Program(const Policies& policies);
 
-  // Without policies.
+  // Returns whether there are no policies.
   [[nodiscard]] bool empty() const;
-  // A hash of all of it; empty without policies.
+  // Returns a hash of the whole text; empty without policies.
   [[nodiscard]] std::string Revision() const;
 
   [[nodiscard]] const Judgement& JudgementOf(const cni::Workload& workload) const;
-  // Those that its judgement names, and those that they go to, the latter first.
+  // Returns the chains that the judgement of `workload` names, after the chains that they go to.
   [[nodiscard]] const std::vector<Chain>& ChainsOf(const cni::Workload& workload) const;
 
-  // Those that are about what reaches `workload`, or what it reaches, and count.
+  // Returns the policies that apply to what reaches `workload`, or to what it reaches. Leaves out
+  // policies that another policy's `only` sets aside.
   [[nodiscard]] std::vector<Policy> PoliciesAbout(Direction direction,
                                                   const cni::Workload& workload) const;
 
-  // The address lists that some policy names, by the name that steps have for them:
-  // "office-1c0e..." with a hash of what is in it, a hash alone for a prefix that a peer names.
+  // Returns the address lists that policies name, under the names that steps use: "office-1c0e..."
+  // with a hash of the content, or only a hash for a prefix that a peer names.
   [[nodiscard]] const std::map<std::string, std::vector<Cidr>>& Lists() const;
-  // By name.
+  // Returns all counters by name.
   [[nodiscard]] std::map<std::string, CounterOf> Counters() const;
-  // "namespace=prod job=lb", for people: what a set of allocations is of. If some policy says
-  // same-namespace, that set of each of `namespaces`, too.
+  // Returns for each set, by name, what it selects, for people: "namespace=prod job=lb". If some
+  // policy says same-namespace, includes that set of each of `namespaces`.
   [[nodiscard]] std::map<std::string, std::string> SetTexts(
       const std::set<std::string>& namespaces = {}) const;
 
-  // All of it as ADD reads it, and back.
+  // The whole program as ADD reads it, and back.
   [[nodiscard]] const std::string& Text() const { return text_; }
   [[nodiscard]] static Program Parse(std::string text);
 
@@ -125,14 +126,14 @@ class Program {
   struct Kind {
     Judgement judgement;
     std::vector<Chain> chains;
-    std::vector<Policy> policies;  // that select it
+    std::vector<Policy> policies;  // that select this kind
   };
 
   [[nodiscard]] const Kind& KindOf(const cni::Workload& workload) const;
   [[nodiscard]] Kind MakeKind(const cni::Workload& workload) const;
 
   std::string text_;
-  mutable std::map<cni::Workload, Kind> kinds_;  // that were asked for
+  mutable std::map<cni::Workload, Kind> kinds_;  // read so far
   mutable std::optional<std::map<std::string, std::vector<Cidr>>> lists_;
 };
 

@@ -17,16 +17,16 @@ namespace {
 constexpr std::string_view kMagic = "nomad-bridge-policy\t1\t";
 constexpr int kHashDigits = 16;
 constexpr char kField = '\t';
-constexpr char kPart = '\x1f';  // within a field
+constexpr char kPart = '\x1f';  // separates parts of a field
 
-// What policies have, in the order of their fields.
+// The flags of policies, in the order of their fields.
 constexpr std::array kFlags = {&Policy::only,
                                &Policy::is_audited,
                                &Policy::drops,
                                &Policy::is_closed};
 
-// FNV-1a of eight bytes at a time, which takes an eighth of StableHash's time: each ADD has it of
-// all policies.
+// FNV-1a of eight bytes at a time. It takes an eighth of StableHash's time, and each ADD hashes all
+// policies.
 std::string Checksum(std::string_view text) {
   std::uint64_t hash = StableHash("");
   for (std::size_t at = 0; at < text.size(); at += sizeof(std::uint64_t)) {
@@ -58,7 +58,7 @@ Selector TakeSelector(std::string_view& rest, char separator) {
   return selector;
 }
 
-// A word, "@office", or "=" and the globs of a selector: no word begins like these.
+// Returns a word, "@office", or "=" and the globs of a selector: no word begins with '@' or '='.
 std::string PeerText(const Peer& peer) {
   if (peer.kind == Peer::Kind::kSelector) {
     return Cat('=', SelectorText(peer.selector, kPart));
@@ -111,7 +111,7 @@ std::string PolicyText(const Policy& policy) {
   return text;
 }
 
-// The prefix of a peer has a '/', which no name has.
+// The prefix of a peer contains '/', which no name does.
 std::string NameInSteps(const std::string& name, std::string_view prefixes) {
   const std::string hash = Hex(StableHash(prefixes), kHashDigits);
   return name.find('/') == std::string::npos ? Cat(name, '-', hash) : hash;
@@ -128,7 +128,7 @@ Policy ReadPolicy(std::string_view rest) {
   return read;
 }
 
-// What is taken of the lines of a judged part, one after the other.
+// Collects what is wanted from the lines of a judged part, one line after the other.
 struct Selection {
   explicit Selection(const cni::Workload* asked_for) : workload(asked_for) {}
 
@@ -164,7 +164,7 @@ struct Selection {
 
   const cni::Workload* workload;
   Selected selected;
-  bool is_wanted = false;  // the policy that was read last
+  bool is_wanted = false;  // whether the policy read last is wanted
 };
 
 }  // namespace
@@ -185,8 +185,8 @@ std::string EntryText(const Entry& entry) {
 }
 
 std::string Write(const Policies& policies) {
-  std::set<std::string> named;  // lists
-  std::set<std::string> peers;  // their lines, which are in the order of the selectors
+  std::set<std::string> named;  // names of lists
+  std::set<std::string> peers;  // lines of peers, in the order of the selectors
   bool has_same_namespace = false;
   for (const Policy& policy : policies.policies) {
     for (const Peer& peer : PeersOf(policy)) {

@@ -1,7 +1,7 @@
-// The compiled form, as ADD reads it from /run each time: nothing is taken from it but the policies
-// that select one workload.
+// The compiled form of policies. Each ADD reads it from /run, and takes only the policies that
+// select its workload.
 //
-// Shapes  lines with fields that tabs part, of which no value has any:
+// Shapes  Lines with fields separated by tabs, which no value contains:
 //           nomad-bridge-policy 1 <hash of the judged part> <its bytes> <bytes of the lists>
 //         the judged part, which is all that an ADD needs:
 //           list <name> <name in steps>      hash of its prefixes included
@@ -10,7 +10,7 @@
 //           policy <name> to|from <namespace> <job> <group> <only> <mode> <refusal> <is_closed>
 //           allow|deny <ports> <peer>...     of the policy before it
 //         and the lists: <name in steps> <prefix>...
-// Errors  kDecode for what Write() has not written.
+// Errors  kDecode for a text that Write() has not written.
 #pragma once
 
 #include <map>
@@ -22,24 +22,24 @@
 
 namespace nomad_bridge::policy {
 
-// Its three fields.
+// Returns the three fields of `selector`.
 [[nodiscard]] std::string SelectorText(const Selector& selector, char separator = '\t');
-// The fields of an entry, "allow" or "deny" left out: what it says, for the names of its counters.
+// Returns the fields of an entry without "allow" or "deny"; names of counters contain their hash.
 [[nodiscard]] std::string EntryText(const Entry& entry);
 
 [[nodiscard]] std::string Write(const Policies& policies);
 
-// The parts of a text, which has to outlive them.
+// The parts of a text, which has to outlive the parts.
 struct Parts {
   std::string_view judged;
   std::string_view lists;
   std::string_view hash;  // of `judged`
 };
 [[nodiscard]] Parts Split(std::string_view text);
-// Throws unless the judged part is what the first line has the hash of.
+// Throws unless the hash in the first line is that of the judged part.
 void RequireWhole(std::string_view text);
 
-// By the name of Policies::addresses, that which steps have for it.
+// From names in Policies::addresses to the names that steps use.
 using ListNames = std::map<std::string_view, std::string_view>;
 
 struct Selected {
@@ -48,7 +48,7 @@ struct Selected {
   bool has_same_namespace = false;
   ListNames lists;  // all of them
 };
-// What selects `workload`; all of it if that is nullptr.
+// Returns the policies that select `workload`; all policies if it is nullptr.
 [[nodiscard]] Selected Select(std::string_view judged, const cni::Workload* workload);
 
 [[nodiscard]] std::map<std::string, std::vector<Cidr>> ReadLists(std::string_view lists);
