@@ -1,8 +1,8 @@
-// What was in force right after our last commit, by which a command knows how much of the ruleset
-// it has to compare (rules/converge.h).
+// What was in force right after our last commit. A command decides by it how much of the ruleset it
+// has to compare (rules/converge.h).
 //
 // Shape   /run/nomad-bridge/.checkpoint, one JSON object (state_json.h).
-// Lives   on tmpfs; one of another boot or host namespace counts as absent.
+// Lives   on tmpfs; a checkpoint of another boot or host namespace counts as absent.
 // Locks   Written under the rules' lock.
 // Errors  kIo.
 #pragma once
@@ -22,32 +22,33 @@ namespace nomad_bridge::state {
 constexpr int kNoMarkBit = -1;
 
 struct Checkpoint {
-  std::uint32_t generation = 0;              // of the ruleset; the kernel leaves out 0
+  std::uint32_t generation = 0;              // of the ruleset; the kernel skips 0
   std::vector<std::uint64_t> table_handles;  // of our tables
-  std::vector<std::uint64_t> rules_hashes;   // of their rules, when they were compared last
-  std::string tables_revision;               // of the binary that made them (rules/tables.h)
-  std::string policy_revision;               // of the policies whose chains are there
-  // What an attachment has by them (rules/policy_tables.h), and a workload of that kind.
+  std::vector<std::uint64_t> rules_hashes;   // of our tables' rules, as last compared
+  std::string tables_revision;               // of the release that made the tables (rules/tables.h)
+  std::string policy_revision;               // of the policies whose chains are in the kernel
+  // Kinds of attachments whose chains are in the kernel (rules/policy_tables.h), each with a
+  // workload of that kind.
   std::map<std::string, cni::Workload> policy_kinds;
   int accept_mark_bit = kNoMarkBit;
-  // Whose static rules are in table ip filter, and whether they are in ip6 filter, too.
+  // The operator's chains whose static rules are in table ip filter; the value: in ip6 filter, too.
   std::map<std::string, bool> admin_chains;
-  // By name, the index of the bridge whose ports are plugged in.
+  // By bridge name, the index of the bridge whose ports are plugged in.
   std::map<std::string, int> bridges;
-  // By network: the gateway addresses it gave its bridge last.
+  // By network, the gateway addresses that it last gave its bridge.
   std::map<std::string, std::vector<Cidr>> gateways;
-  // Which other firewalls accept (foreign/other_firewalls.h).
+  // Interfaces that other firewalls accept (foreign/other_firewalls.h).
   std::vector<std::string> opened_ifnames;
-  std::string legacy_filter;  // the state of iptables-legacy then (foreign/tools.h)
-  // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
+  std::string legacy_filter;  // the state of iptables-legacy at that time (foreign/tools.h)
+  // The node's addresses on which ports are or were published; nullopt: all addresses.
   std::vector<std::optional<Ip>> published_on;
-  // Some attachment has left ports to another one of its container.
+  // Some attachment has left ports to another attachment of the same container.
   bool has_siblings = false;
 
-  // Whether table bridge nomad-bridge is one of ours.
+  // Returns whether we have a table bridge nomad-bridge.
   [[nodiscard]] bool HasPortFilter() const { return table_handles.size() > 1; }
 
-  // The next command compares everything.
+  // Makes the next command compare everything.
   void Expire() { tables_revision.clear(); }
 };
 

@@ -28,10 +28,10 @@ std::vector<pid_t> NotedChildren() {
   return pids;
 }
 
-// Another process may have its number by now: then a command waits without need, if that is a
-// zombie.
+// Returns whether `pid` is a zombie. Another process may have the number by now; if that is a
+// zombie, a command waits without need.
 bool IsZombie(pid_t pid) {
-  // proc(5): "<pid> (<name, in which anything may stand>) <state> ..."
+  // proc(5): "<pid> (<name, which may contain anything>) <state> ..."
   return FindFile(Format("/proc/{}/stat", pid)).value_or("").find(") Z ") != std::string::npos;
 }
 

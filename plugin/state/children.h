@@ -1,11 +1,11 @@
-// Children that outlive a command, each of which waits for the kernel in its stead
+// Children that outlive a command. Each waits for the kernel in place of the command
 // (netlink/core/background_request.h).
 //
-// Zombies  The process that inherits them reaps them. A process 1 that reaps late, or never, gets
-//          `kMaxZombies` of them, and some more if many commands end at once. Then commands wait
-//          for the kernel themselves.
+// Zombies  The process that inherits the children reaps them. A process 1 that reaps late, or
+//          never, gets `kMaxZombies` of them, and some more if many commands end at once. Then
+//          commands wait for the kernel themselves.
 // Shapes   /run/nomad-bridge/.children   pids in decimal, each followed by '\n'
-// Errors   none: what concerns that file is ignored
+// Errors   None: problems with that file are ignored.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,8 @@ constexpr int kMaxZombies = 64;
 [[nodiscard]] bool MayStartChild();
 void NoteChild(pid_t pid);
 
-// Has a child wait for what was removed from nf_tables. Where there can be none, the end of the
-// command waits.
+// Lets a child wait for what was removed from nf_tables. Without a child, the command waits at its
+// end.
 void LeaveRemovedToChild(const Host& host);
 
 }  // namespace nomad_bridge::state

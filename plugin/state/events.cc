@@ -47,7 +47,7 @@ void Count(std::string_view what, std::string_view kind, std::size_t times) try 
                              0600));
   WriteBestEffort(file.get(), std::string(times, '\n'));
 } catch (const Error&) {
-  // The command goes on.
+  // Counting must not fail the command.
 }
 
 std::uint64_t CountOf(std::string_view what, std::string_view kind) {

@@ -1,11 +1,11 @@
-// How often something happened on this node: repairs by area, refused ADDs by code, for `metrics`.
+// Counts events on this node, for `metrics`: repairs by area, refused ADDs by error code.
 //
 // Shapes   /run/nomad-bridge/.counts/refused-<code>, .counts/repaired-<area>: a file's size is its
-//          count. A command appends a byte for each event of a kind, all in one call: so nobody
-//          needs a lock, and a command that is killed has counted each once or not at all.
-// Limits   A file per area, and per code that an ADD of ours ends with. Codes that only an IPAM
-//          plugin has are counted in "refused-other".
-// Errors   none: counting never fails a command. `doctor` says if /run is full.
+//          count. A command appends a byte for each event of a kind, in one call. So nobody needs a
+//          lock, and a killed command has counted all of these events or none.
+// Limits   A file per area, and per code of our own ADDs. Other codes, which only an IPAM plugin
+//          uses, are counted in "refused-other".
+// Errors   None: counting never fails a command. `doctor` reports if /run is full.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace nomad_bridge::state {
 
 void CountRefusedAdd(Code code);
 
-// Says on stderr what was repaired, and counts it, when it goes out of scope, also if the command
-// fails.
+// Names on stderr what was repaired, and counts it, when the object is destroyed, even if the
+// command fails.
 class RepairLog {
  public:
   explicit RepairLog(const Mismatches& mismatches) : mismatches_(mismatches) {}
@@ -33,7 +33,7 @@ class RepairLog {
   const Mismatches& mismatches_;
 };
 
-// Since the boot, by code or area; also those that have not happened.
+// Counts since the boot, by code or area, including zeros.
 using EventCounts = std::vector<std::pair<std::string, std::uint64_t>>;
 [[nodiscard]] EventCounts RefusedAdds();
 [[nodiscard]] EventCounts Repairs();

@@ -1,8 +1,8 @@
 // The node's side: its network namespace, one socket of each kind in it, and our records.
 //
-// Lives    from the start of a command to its end; conntrack.h has why its socket is not closed
-//          before.
-// Errors   kKernel if the kernel lacks a kind of socket
+// Lives    from the start of a command to its end; conntrack.h says why its socket is not closed
+//          earlier.
+// Errors   kKernel if the kernel lacks a kind of socket.
 #pragma once
 
 #include <array>
@@ -29,24 +29,25 @@ struct Host {
   Records records;
   CheckpointFile checkpoint;
   PolicyFile policy;
-  // Opened when they are first needed.
+  // Opened when first needed.
   std::optional<conntrack::Conntrack> conntrack;
   std::optional<sockets::ListenerLists> listeners;
   std::optional<std::map<std::uint64_t, std::string>> namespaces;  // paths by inodes
 
   [[nodiscard]] static Host Open();
-  // For who only looks: without nf_tables, what needs it fails later, and the rest does not.
+  // Opens the host for a command that only looks. Without nf_tables, only the functions that need
+  // it fail, and they fail later.
   [[nodiscard]] static Host OpenToLook();
 
-  // Opens conntrack's, too: the descriptors whose closing waits for what was removed from
-  // nf_tables.
+  // Opens conntrack's socket, too. Returns the descriptors whose closing waits for what was removed
+  // from nf_tables.
   [[nodiscard]] std::array<int, 2> NetfilterSockets();
 
-  // The node's own, as they were when this command first asked for them.
+  // Returns the node's listening sockets, as they were when this command first asked.
   [[nodiscard]] const std::vector<sockets::Listener>& Listeners(sockets::Protocol protocol);
 
-  // A path to the network namespace of this inode, if a process or a mount held it when this
-  // command first asked for one.
+  // Returns a path to the network namespace with this inode, if a process or a mount held it when
+  // this command first asked for a path.
   [[nodiscard]] std::optional<std::string> FindNetnsPath(std::uint64_t inode);
 };
 

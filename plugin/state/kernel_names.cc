@@ -9,9 +9,9 @@
 namespace nomad_bridge::state {
 namespace {
 
-constexpr std::size_t kMaxAliasBytes = 255;  // the kernel's IFALIASZ, less its terminator
+constexpr std::size_t kMaxAliasBytes = 255;  // the kernel's IFALIASZ without its terminator
 constexpr std::string_view kVethPrefix = "veth";
-constexpr int kVethDigits = 11;  // what a link's 15 bytes leave behind it
+constexpr int kVethDigits = 11;  // fill the 15 bytes of a link name
 
 std::string Identity(const AttachmentId& id) {
   return Format("nomad-bridge net={} id={} if={}", id.network, id.container_id, id.ifname);
@@ -60,7 +60,7 @@ std::optional<ParsedAlias> ParseAlias(std::string_view alias) {
 }
 
 std::string ElementComment(const AttachmentId& id, const cni::Labels& labels) {
-  // Nomad's container id is its allocation id: written once, under the name people look for.
+  // Nomad's container id is its allocation id. It is written once, under the name people look for.
   cni::Labels others = labels;
   const auto is_container = [&](const cni::Label& label) { return label.value == id.container_id; };
   const auto removed = std::remove_if(others.begin(), others.end(), is_container);

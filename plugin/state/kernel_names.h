@@ -1,8 +1,8 @@
-// The names of what an attachment has in the kernel, derived from its identity: what a lost record
-// named can still be cleaned up, and nothing foreign is ever taken for ours.
+// Names in the kernel, derived from an attachment's identity. So what an attachment has can be
+// removed even if its record is lost, and nothing foreign is ever taken for ours.
 //
-// Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128; the
-//          last two are cut at a character's boundary.
+// Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128.
+//          Aliases and comments are cut at the boundary of a character.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@
 
 namespace nomad_bridge::state {
 
-// The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Whether a link of
-// that name is ours is decided by its alias.
+// Returns the name of the host end of an attachment's veth pair: "veth" and 11 hexadecimal digits.
+// The alias of a link with that name decides whether it is ours.
 [[nodiscard]] std::string HostVethName(const AttachmentId& id);
-// Of all of `ids`.
+// Returns these names for all of `ids`.
 template <typename Ids>
 [[nodiscard]] std::set<std::string> HostVethNames(const Ids& ids) {
   std::set<std::string> names;
@@ -27,23 +27,23 @@ template <typename Ids>
   }
   return names;
 }
-// Whether `name` has that form, which few programs' links have beside ours.
+// Returns whether `name` has that form, which few programs other than ours use.
 [[nodiscard]] bool IsHostVethName(std::string_view name);
 
-// The alias of that link: "nomad-bridge net=<network> id=<container> if=<ifname> job=... ", at most
-// 255 bytes.
+// Returns the alias of that link, at most 255 bytes: "nomad-bridge net=<network> id=<container>
+// if=<ifname> job=... ".
 [[nodiscard]] std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels);
 [[nodiscard]] bool IsAliasOf(std::string_view alias, const AttachmentId& id);
 
-// The inverse, for people: what was cut is missing. nullopt for an alias that is not ours.
+// The parsed alias, for people; what was cut is missing. nullopt for an alias that is not ours.
 struct ParsedAlias {
   AttachmentId id;
   cni::ShortLabels labels;
 };
 [[nodiscard]] std::optional<ParsedAlias> ParseAlias(std::string_view alias);
 
-// The comment of an attachment's elements: its host veth (the owner's key), then for people its
-// container and labels, at most 128 bytes.
+// Returns the comment of an attachment's elements, at most 128 bytes: its host veth (the owner's
+// key), then its container and labels for people.
 [[nodiscard]] std::string ElementComment(const AttachmentId& id, const cni::Labels& labels);
 
 }  // namespace nomad_bridge::state

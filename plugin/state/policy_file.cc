@@ -60,7 +60,8 @@ void PolicyFile::Restore(const std::optional<std::string>& text) {
 
 const PolicyFile::Content& PolicyFile::Read() {
   if (!is_read_) {
-    status_ = FindStatus(kFile);  // first: of a file that is replaced meanwhile Refresh() is told
+    // Before the file is read: if it is replaced meanwhile, Refresh() notices.
+    status_ = FindStatus(kFile);
     const std::optional<std::string> text = FindText();
     content_ = text ? Parse(*text) : Content();
     is_read_ = true;
@@ -71,7 +72,8 @@ const PolicyFile::Content& PolicyFile::Read() {
 PolicyFile::Content PolicyFile::Parse(std::string_view text) const {
   std::string_view head = TakeUntil('\n', text);
   const std::string_view boot = TakeUntil(' ', head);
-  // What it refused must not be let in because its first line is lost.
+  // A file without its first line counts as damaged, not as absent: what it refused must not be let
+  // in.
   if (!IsBootId(boot) || head.empty()) {
     throw Damaged("it does not name its boot and its directory");
   }

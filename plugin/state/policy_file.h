@@ -1,11 +1,11 @@
-// The policies in force: what `policy apply` compiled, for all commands until the next one.
+// The policies in force: what `policy apply` compiled, for all commands until the next apply.
 //
 // Shape   /run/nomad-bridge/.policy: a line with the boot's id and the directory of the files, then
 //         the program as policy/program.h writes it. The directory is "-" if its files named no
 //         policies.
-// Lives   on tmpfs; a file of another boot counts as absent. Once read it is kept.
+// Lives   on tmpfs; a file of another boot counts as absent. The content is kept once it is read.
 // Locks   Written under the rules' lock.
-// Errors  kIo for one that is damaged: what it refused must not be let in.
+// Errors  kIo if the file is damaged: what it refused must not be let in.
 #pragma once
 
 #include <optional>
@@ -25,24 +25,24 @@ class PolicyFile {
  public:
   explicit PolicyFile(std::string boot_id) : boot_id_(std::move(boot_id)) {}
 
-  // Whether there was an apply since the node booted.
+  // Returns whether policies were applied since the node booted.
   [[nodiscard]] bool IsThere() { return Read().is_there; }
-  // Whether it was of policies, or of files that say that there are none. A directory without such
-  // files is neither.
+  // Returns whether the files named policies, or an empty list of policies. A directory without
+  // such files does not count.
   [[nodiscard]] bool AreApplied() { return !Directory().empty(); }
-  // Empty if none were.
+  // Returns the policies; empty if none were applied.
   [[nodiscard]] const policy::Program& Program() { return Read().program; }
-  // Of the files that were applied; empty if none were.
+  // Returns the directory of the applied files; empty if they named no policies.
   [[nodiscard]] const std::string& Directory() { return Read().directory; }
-  // The next call reads the file again if another process has replaced it since.
+  // Makes the next call read the file again if another process has replaced it.
   void Refresh();
-  // A `directory` has no line end in its name; it is empty if its files name no policies.
+  // `directory`: without a line end in its name; empty if its files name no policies.
   void Write(const policy::Program& program, const std::string& directory);
 
-  // Whose details are `why`, and what to type.
+  // Returns an error whose details are `why` and the command to type.
   [[nodiscard]] static Error Damaged(std::string_view why);
 
-  // The file as it is, damaged or not, to put it back if what a Write() is for fails.
+  // Returns the file's text, damaged or not, to restore it if the change after a Write() fails.
   [[nodiscard]] static std::optional<std::string> FindText();
   void Restore(const std::optional<std::string>& text);
 
@@ -56,7 +56,7 @@ class PolicyFile {
   [[nodiscard]] Content Parse(std::string_view text) const;
 
   std::string boot_id_;
-  std::optional<struct stat> status_;  // of the file that was read
+  std::optional<struct stat> status_;  // of the file as it was read
   bool is_read_ = false;
   Content content_;
 };

@@ -1,7 +1,8 @@
 // What an ADD intends and has done: all that DEL, CHECK, GC, takeover and repair need to know of an
 // attachment.
 //
-// Written  whole, before the first change to the kernel; removed after the last (record_store.h).
+// Written  as a whole, before the first change to the kernel; removed after the last
+//          (record_store.h).
 // Shape    of its file: state_json.h.
 // Units    addresses are network byte order inside Ip, ports host byte order.
 #pragma once
@@ -27,8 +28,8 @@
 
 namespace nomad_bridge::state {
 
-// In which boot and host namespace state was written. That of another one (a second "host" that
-// shares /run) is not ours to use.
+// The boot and host namespace in which state was written. State of another origin (a second "host"
+// that shares /run) is not ours to use.
 struct Origin {
   std::string boot_id;  // as in /proc/sys/kernel/random/boot_id, without the line end
   netlink::NetnsId netns;
@@ -39,34 +40,33 @@ struct Origin {
 // The directory of all our state: "/run/nomad-bridge".
 constexpr const char* kStateDirectory = "/run/nomad-bridge";
 
-// How far a part of an attachment has come. Written before the kernel is changed, by the command
-// that holds the attachment's lock: while nobody does, a making or leaving part is what a killed
-// command left, and anybody may take it back. Only live parts are repaired.
+// How far a part of an attachment has come. The command that holds the attachment's lock writes the
+// phase before it changes the kernel. If nobody holds the lock, a killed command left a part in
+// phase making or leaving, and anybody may remove it. Only live parts are repaired.
 enum class Phase {
   kMaking,
   kLive,
   kLeaving,
-  kDelDone,  // its own DEL is done: those of the other parts will follow
+  kDelDone,  // its own DEL is done; the DELs of other parts will follow
 };
 
 using PartPhases = std::map<cni::Part, Phase>;
 
 struct Record {
   AttachmentId id;
-  PartPhases parts;  // those that are ours, made by one process or by several
+  PartPhases parts;  // the parts that are ours, made by one process or by several
   cni::Labels labels;
   std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
-  std::uint64_t created = 0;  // by ADD, in seconds since 1970; 0: not known
-  // Its file has keys that we do not know. Writing it would lose them, so it stays as it is until
-  // its DEL (record_store.h).
+  std::uint64_t created = 0;  // time of its ADD, in seconds since 1970; 0: not known
+  // The file has keys that we do not know. Writing the record would lose them, so it stays
+  // unchanged until its DEL (record_store.h).
   bool is_of_newer_release = false;
 
   struct Link : config::LinkSpec {
-    // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container
-    // alone.
+    // Without a bridge: the host ends of another plugin's veth pairs, used by this container alone.
     std::vector<std::string> foreign_host_ifnames;
-    // Those of a foreign plugin that are ports of its bridge.
+    // The host ends of another plugin that are ports of its bridge.
     std::vector<std::string> foreign_ports;
     std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment
     // Somebody else made the bridge, or it had an uplink, when the first attachment on it was
@@ -74,33 +74,33 @@ struct Record {
     bool adopted = false;
   } link;
 
-  // For which families there is a default route.
+  // The families that have a default route.
   struct DefaultRoutes {
     bool ipv4 = false;
     bool ipv6 = false;
 
     [[nodiscard]] bool Has(Family family) const { return family == Family::kIpv4 ? ipv4 : ipv6; }
     void Add(Family family) { (family == Family::kIpv4 ? ipv4 : ipv6) = true; }
-    // Those among `routes` that are for the main table.
+    // Returns the families of those `routes` that are for the main table.
     [[nodiscard]] static DefaultRoutes Of(const std::vector<Route>& routes);
   };
 
   struct Ipam {
     std::vector<Cidr> addresses;  // the container's
-    // That ADD gave the container. A network may have none on purpose.
+    // The default routes that ADD gave the container. A network may have none on purpose.
     DefaultRoutes default_routes;
     std::string data_dir;
-    std::vector<Cidr> leases;                     // of `addresses`, those leased in data_dir
-    std::vector<ipam::RangeSet> ranges;           // that they were chosen from, for people
+    std::vector<Cidr> leases;            // those of `addresses` that are leased in data_dir
+    std::vector<ipam::RangeSet> ranges;  // what `addresses` were chosen from, for people
     std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
 
-    // Whether a range gives `address` to somebody else within minutes, in which flows live and
-    // neighbours remember. IPv6 ranges are usually so large that they never come round.
+    // Returns whether a range may assign `address` again within minutes, while flows live and
+    // neighbours remember it. IPv6 ranges are usually too large for that.
     [[nodiscard]] bool IsSoonGivenAgain(const Ip& address) const;
   } ipam;
 
-  // What the policies of `revision` make of it: its sets and chains, so that what is its own is
-  // found without them.
+  // What the policies of `revision` make of the attachment: its sets and chains. With these, its
+  // elements are found without the policies.
   struct Policy : policy::Judgement {
     std::string revision;  // empty: there were no policies
 
@@ -109,44 +109,46 @@ struct Record {
 
   struct Rules : config::RuleSpec {
     std::vector<portmap::DnatEntry> ports;
-    // The node's when the ports were published: shows what it has lost since.
+    // The node's default routes when the ports were published: shows what the node has lost since.
     DefaultRoutes had_default_route;
     Policy policy;
   } rules;
 
-  // nullopt for a part that was never made, or has been taken back.
+  // Returns nullopt for a part that was never made, or has been removed.
   [[nodiscard]] std::optional<Phase> PhaseOf(cni::Part part) const;
-  // In any phase but kDelDone.
+  // Returns whether the part is in any phase but kDelDone.
   [[nodiscard]] bool Has(cni::Part part) const;
   [[nodiscard]] bool HasAny(const cni::Parts& some) const;
   [[nodiscard]] bool HasRules() const;
   [[nodiscard]] bool IsAny(Phase phase) const;
   [[nodiscard]] bool IsLive(cni::Part part) const { return PhaseOf(part) == Phase::kLive; }
-  // Runtimes go through a list of plugins, so that one DEL that has begun announces others.
+  // Runtimes go through a list of plugins, so one DEL that has begun announces the others.
   [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kDelDone) || IsAny(Phase::kLeaving); }
 
-  // Nothing is left but parts whose DEL is done.
+  // Returns whether only parts are left whose DEL is done.
   [[nodiscard]] bool IsEmpty() const;
 
   [[nodiscard]] Record With(const cni::Parts& some, Phase phase) const;
   [[nodiscard]] Record Without(const cni::Parts& some) const;
-  // All that it has, in another phase.
+  // Returns the record with all its parts in `phase`.
   [[nodiscard]] Record All(Phase phase) const;
-  // What is being made is live.
+  // Returns the record with parts in phase kMaking as live.
   [[nodiscard]] Record Finished() const;
   [[nodiscard]] Record OnlyLive() const;
-  // By its labels as they are printed.
+  // Returns the labels as they are printed.
   [[nodiscard]] cni::Workload Workload() const;
-  // "nomad alloc stop 5f3c...", or what the verb means with another runtime.
+  // Returns "nomad alloc stop 5f3c...", or the equivalent for another runtime.
   [[nodiscard]] Fix RuntimeFix(std::string_view verb) const {
     return cni::RuntimeFix(verb, id.container_id, cni::Shorten(labels));
   }
   [[nodiscard]] bool HasIpv6() const { return HasFamily(ipam.addresses, Family::kIpv6); }
-  // Of the container's interface: the configured one, else derived from its first address.
+  // Returns the MAC of the container's interface: the configured one, else one derived from its
+  // first address.
   [[nodiscard]] Mac ContainerMac() const;
 };
 
-// All that is known of an attachment before anything is done; its addresses come from IPAM.
+// Returns all that is known of an attachment before the first change. Addresses come later, from
+// IPAM.
 [[nodiscard]] Record IntentOf(const cni::Request& request,
                               const cni::PluginType& type,
                               const config::Config& config,

@@ -18,11 +18,11 @@ namespace {
 constexpr const char* kCheckpointFile = "/run/nomad-bridge/.checkpoint";
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr std::string_view kSuffix = ".json";
-// A record may repeat a config of 8 MiB, each byte as an escape of six.
+// A record may contain a config of 8 MiB with each byte as an escape of six.
 constexpr std::size_t kMaxRecordBytes = 64 << 20;
 constexpr std::uint64_t kRulesByte = 0;
 
-// At most 211 bytes: readable, and unique even where the container id is cut.
+// At most 211 bytes: readable, and unique even if the container id is cut.
 std::string FileName(const AttachmentId& id) {
   constexpr std::size_t kMaxIdBytes = 190;
   constexpr std::size_t kKeptOfId = 150;
@@ -33,8 +33,8 @@ std::string FileName(const AttachmentId& id) {
   return Cat(container_id, '@', id.ifname, kSuffix);
 }
 
-// The inverse of FileName(), but that a cut container id stays cut; nullopt for anybody else's
-// file.
+// Reverses FileName(), except that a cut container id stays cut. Returns nullopt for a file that is
+// not ours.
 std::optional<AttachmentId> ParseFileName(const std::string& network, const std::string& name) {
   const std::size_t at = name.find('@');  // never part of a container id
   if (at == std::string::npos || !name.ends_with(kSuffix)) {
@@ -56,7 +56,7 @@ std::optional<std::string> FindRecordText(const std::string& path) {
   return FindOwnFile(path, kMaxRecordBytes);
 }
 
-// Bytes of the lock file: odd, and even but not the rules' one.
+// Bytes of the lock file: odd for attachments, even for pools, and never the rules' byte.
 std::uint64_t LockByte(const AttachmentId& id) {
   return HashOf(id) | 1;
 }
@@ -77,7 +77,8 @@ const StoredRecord& Records::Parse(const std::string& path, const std::string& t
     return known->second.stored;
   }
   StoredRecord stored = ParseRecord(text);
-  // Damaged, too: a copy of another attachment's. Who goes by it takes away what the other one has.
+  // A copy of another attachment's record counts as damaged, too: a command that followed it would
+  // remove what the other attachment has.
   if (PathOf(stored.record.id) != path) {
     throw std::invalid_argument(Format("it is the record of container '{}' of network '{}'",
                                        stored.record.id.container_id,
@@ -117,7 +118,7 @@ void Records::Log(const AttachmentId& id, const std::string& what) const {
 }
 
 void Records::Write(const Record& record) const {
-  // host-local alone may be called without a namespace.
+  // Only host-local may be called without a namespace.
   if (record.netns == netlink::NetnsId{}) {
     return;
   }
@@ -136,7 +137,7 @@ void Records::Write(const Record& record) const {
     const std::optional<struct stat> before = FindStatus(directory);
     try {
       // The first record of an attachment is created, which leaves nothing behind if we are killed.
-      // Replacing it may leave a ".new", which EnsureGone() removes with the record.
+      // Replacing a record may leave a ".new" file, which EnsureGone() removes with the record.
       const bool may_be_first = record.IsAny(Phase::kMaking) && !parsed_.contains(path);
       if (!may_be_first || !CreateFile(path, text)) {
         ReplaceFile(path, text);
@@ -170,11 +171,12 @@ bool Records::IsAsWritten(const Record& record) const {
 
 void Records::EnsureGone(const AttachmentId& id) const {
   const std::string path = PathOf(id);
-  // In this order: killed in between, the record is still there to be found.
+  // The ".new" file first: if this process is killed in between, the record is still there to be
+  // found.
   EnsureFileGone(path + ".new");
   EnsureFileGone(path);
   parsed_.erase(path);
-  // Fails while there are other records.
+  // rmdir fails while there are other records.
   static_cast<void>(::rmdir(Cat(kStateDirectory, '/', id.network).c_str()));
 }
 
@@ -189,7 +191,7 @@ bool Records::IsVoid(const AttachmentId& id) const {
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
-  // Of a record that is not there a ".new" may be left.
+  // A ".new" file may be left even if the record is missing.
   if (!FindStatus(PathOf(id)) || IsVoid(id)) {
     EnsureGone(id);
   }
@@ -201,7 +203,7 @@ std::optional<AttachmentId> Records::FindId(const std::string& network,
   if (!id || id->container_id.find('~') == std::string::npos) {
     return id;
   }
-  // Only the file has the whole of a container id that is cut.
+  // Only the content of the file has the whole of a cut container id.
   const std::string path = PathIn(network, name);
   try {
     const std::optional<std::string> text = FindRecordText(path);
@@ -215,7 +217,7 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
   std::vector<AttachmentId> found;
   if (network.empty()) {
     for (const std::string& name : Entries(kStateDirectory)) {
-      if (!name.starts_with('.')) {  // else it is no network's: .lock, .counts
+      if (!name.starts_with('.')) {  // a dot begins no network's name: .lock, .counts
         Append(found, List(name));
       }
     }
@@ -333,13 +335,13 @@ std::optional<Checkpoint> CheckpointFile::Find() {
     }
     return found_;
   } catch (const std::exception&) {
-    return std::nullopt;  // a damaged one is as good as none
+    return std::nullopt;  // a damaged checkpoint counts as absent
   }
 }
 
 void CheckpointFile::Write(const Checkpoint& checkpoint) const {
   EnsureDirectory(kStateDirectory);
-  // Whole or not at all; readers take no lock.
+  // Written whole or not at all: readers take no lock.
   ReplaceFile(kCheckpointFile, FormatCheckpoint(checkpoint, here_));
 }
 

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "plugin/state/kernel_names.h"
 
-// The members of each struct and the words of each enumeration. Each macro stands in the namespace
-// of its type, where nlohmann looks for it, and after those of the types of the members.
+// The members of each struct and the words of each enumeration. Each macro is in the namespace of
+// its type, where nlohmann looks for it, and after the macros of its members' types.
 
 namespace nlohmann {
 
@@ -110,7 +110,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Phase,
 }  // namespace state
 }  // namespace nomad_bridge
 
-// An object, which nlohmann makes of maps only if their keys are strings.
+// Written as a JSON object. nlohmann does so by itself only for maps with string keys.
 template <>
 struct nlohmann::adl_serializer<nomad_bridge::state::PartPhases> {
   static void to_json(json& to, const nomad_bridge::state::PartPhases& from) {
@@ -204,7 +204,7 @@ struct Parsed {
   bool has_unknown_keys = false;
 };
 
-// None of ours has a fraction. C++ leaves open what becomes of 4e60 as an integer.
+// None of our numbers has a fraction. C++ leaves undefined what 4e60 becomes as an integer.
 void RequireWholeNumbers(const json& value) {
   if (value.is_number_float()) {
     throw std::invalid_argument(Cat(value.dump(), " is no whole number"));
@@ -215,7 +215,7 @@ void RequireWholeNumbers(const json& value) {
 }
 
 // nlohmann reads a port of 70000 as 4464, and an unknown word as the first enumerator. So what was
-// read must be what would be written, but for keys that we do not know.
+// read must equal what would be written, except for unknown keys.
 template <typename Value>
 Parsed<Value> Parse(std::string_view text) try {
   json document = json::parse(text);
@@ -234,7 +234,7 @@ Parsed<Value> Parse(std::string_view text) try {
   }
   return parsed;
 } catch (const json::exception& error) {
-  // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
+  // what() is "[json.exception.parse_error.101] parse error at line 1, ..." and quotes the input.
   const std::string_view what = error.what();
   throw std::invalid_argument(Excerpt(what.substr(what.find("] ") + 2)));
 }

@@ -1,14 +1,14 @@
-// Records and the checkpoint as the text of their files.
+// Converts records and the checkpoint to the text of their files, and back.
 //
 // Shapes  A record's file is one JSON object: the members of Record under their own names, "origin"
 //         (where it was written), and "host_veth", which is derived and only for people. The
-//         checkpoint's has the members of Checkpoint, and "origin". Addresses are "10.0.0.2/24",
-//         MACs "02:…", enumerators words, and numbers whole, in every release.
-// Release A key that is missing has its default, so a new key needs a default that means what older
-//         records mean. An unknown key shows that a newer release wrote the record: the known keys
-//         are read, and the record is not written again. So a key, once released, is always known.
-// Errors  Both throw std::exception if the identity or the origin is missing, or if a value is
-//         wrong: the file is ours, so it is void as a whole.
+//         checkpoint's file has the members of Checkpoint, and "origin". Addresses are
+//         "10.0.0.2/24", MACs "02:…", enumerators words, and numbers whole, in every release.
+// Release A missing key has its default, so the default of a new key must mean what older records
+//         mean. An unknown key shows that a newer release wrote the record: the known keys are
+//         read, and the record is not written again. So a key, once released, is always known.
+// Errors  Both parsers throw std::exception if the identity or the origin is missing, or if a value
+//         is wrong: the file is ours, so it is void as a whole.
 #pragma once
 
 #include <string>
