@@ -1,8 +1,8 @@
-// What may happen to an attachment's packets, as elements of the sets of our table: by address, and
-// by the bridge they come from.
+// What may happen to an attachment's packets, as elements of the sets of our table: by the packet's
+// address, and by the bridge that it comes from.
 //
-// Shapes  Elements of addresses carry a comment and belong to one attachment; those of bridges have
-//         none and are shared. Names of interfaces are padded with zeros to 16 bytes.
+// Shapes  Elements for addresses carry a comment and belong to one attachment. Elements for bridges
+//         have no comment and are shared. Names of interfaces are padded with zeros to 16 bytes.
 // Errors  kKernel from the functions with a socket; the others are pure.
 #pragma once
 
@@ -25,7 +25,7 @@ struct AddressPolicy {
   bool random_ports = false;    // randomports4/6: with source ports chosen at random (randomPorts)
   bool snat = false;            // snat4/6: is reached with the bridge's address if replies would
                                 // otherwise bypass the node (snat)
-  bool masquerade_all = false;  // masqall4/6: its ports are always reached with that (masqAll)
+  bool masquerade_all = false;  // masqall4/6: always reached with the bridge's address (masqAll)
   Inbound inbound = Inbound::kAny;
 };
 
@@ -33,19 +33,19 @@ struct AddressPolicy {
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                                                  const std::string& comment);
 
-// The element that makes `bridge` one of ours, and the one that says it holds a gateway.
+// Return the element that makes `bridge` one of ours, and the element that says it has a gateway.
 [[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
 [[nodiscard]] nft::Element GatewayElement(const std::string& bridge);
 
-// The elements that `ingress` needs for `bridge`, and those that it must not have.
+// The elements that `ingress` needs for `bridge`, and the elements that the bridge must not have.
 struct IngressElements {
   std::vector<nft::Element> add;
   std::vector<nft::Element> remove;
 };
 [[nodiscard]] IngressElements ElementsFor(Ingress ingress, const std::string& bridge);
 
-// The element of alloc4/6 for `address`, whichever owner it has; nullopt if there is none, or no
-// table.
+// Returns the element of alloc4/6 for `address`, whichever owner it has; nullopt if there is no
+// such element, or no table.
 [[nodiscard]] std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address);
 
 }  // namespace nomad_bridge::firewall

@@ -1,6 +1,5 @@
-// What our tables are made of: each contributor has sets, chains and rules in one of them. What is
-// asked about a set anywhere (whose elements it has, of which shape they are) is answered by these
-// rows.
+// Contributors: each adds sets, chains and rules to one of our tables. The rows of their sets
+// answer every question about a set: which part its elements belong to, and which shape they have.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +10,20 @@
 
 namespace nomad_bridge::firewall {
 
-// Ours: inet nomad-bridge, and bridge nomad-bridge where something needs it.
+// Our tables: inet nomad-bridge, and bridge nomad-bridge if something needs it.
 using Tables = std::vector<nft::Table>;
 
-// What an attachment has elements of a set for.
+// Why an attachment has elements in a set.
 enum class Role {
-  kAny,         // whatever it has rules for: they all rest on it
-  kForwarding,  // the node forwards for it
-  kMasquerade,  // it leaves the node with the node's address
-  kPorts,       // its published ports
-  kSource,      // it sends with its own addresses alone
+  kAny,         // any reason to have rules: all other elements depend on these
+  kForwarding,  // the node forwards for the attachment
+  kMasquerade,  // the attachment's packets leave the node with the node's address
+  kPorts,       // the attachment's published ports
+  kSource,      // the attachment sends with its own addresses alone
 };
 
-// kIpv4Addr stands for an address of either family: such a set exists twice, its name ending in 4
-// or 6.
+// kIpv4Addr means an address of either family: such a set exists twice, with a name ending in 4 or
+// 6.
 struct SetRow {
   std::string_view noun;
   std::vector<nft::Type> key;
@@ -39,7 +38,7 @@ struct SetRow {
 struct Contributor {
   nft::TableFamily table;
   std::vector<SetRow> (*sets)();
-  // The rules of a chain that an earlier contributor has are appended to that.
+  // If an earlier contributor has a chain of the same name, the rules are appended to that chain.
   std::vector<nft::Chain> (*chains)(int accept_mark_bit);
 };
 using Contributors = std::vector<const Contributor*>;

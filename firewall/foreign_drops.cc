@@ -14,7 +14,8 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-// At the forward hook; iptables' FORWARD has the static rules, and firewalld its zones.
+// Matches chains at the forward hook, but not FORWARD of iptables, which has the static rules, nor
+// the chains of firewalld, which has zones.
 bool IsForeign(const nft::Socket::TableChain& each) {
   const std::optional<nft::Hook>& hook = each.chain.hook;
   const nft::TableFamily family = each.table.family;
@@ -26,12 +27,12 @@ bool IsForeign(const nft::Socket::TableChain& each) {
          (is_ip || is_inet) && each.table != TableId() && !is_iptables && !is_firewalld;
 }
 
-// Ours is at priority -1, and sets the mark.
+// Our chain is at priority -1, and sets the mark.
 bool IsBeforeOurs(const nft::Hook& hook) {
   return hook.priority < -1;
 }
 
-// Before ours there is no mark yet.
+// A chain before ours sees no mark yet.
 std::string AcceptBridgeCommand(const nft::Drop& drop, const std::string& bridge) {
   const std::string insert = Format("nft insert rule {} {} {} ",
                                     nft::Text(drop.table.family),
@@ -52,7 +53,7 @@ ForeignDrop Describe(const nft::Drop& drop, const std::string& bridge, int accep
                            : AcceptMarkCommand(drop.table, drop.base.name, accept_mark_bit)};
 }
 
-// The names of our networks' bridges; "" for any where there is none.
+// Returns the names of our networks' bridges; "", which means any, if there is none.
 std::vector<std::string> BridgeNames(nft::Socket& socket) {
   std::vector<std::string> names;
   for (const nft::Element& element : socket.Elements(TableId(), kBridges)) {
@@ -61,7 +62,7 @@ std::vector<std::string> BridgeNames(nft::Socket& socket) {
   return names.empty() ? std::vector<std::string>{""} : names;
 }
 
-// The first packet of a TCP connection to `bridge`, and of one from it.
+// Returns the first packet of a TCP connection to `bridge`, and of one from it.
 std::vector<nft::Packet> PacketsOf(const std::string& bridge, Family family) {
   const nft::Packet packet{.family = family, .protocol = IPPROTO_TCP, .ct_state = nft::kCtNew};
   nft::Packet to = packet;

@@ -1,11 +1,11 @@
-// Base chains of other programs that drop what we accept. For those of iptables there are the
-// static rules (firewall/static_rules.h), for firewalld's its zones; any other must be changed by
-// its owner, so it has to be named.
+// Finds base chains of other programs that drop what we accept. For iptables there are the static
+// rules (firewall/static_rules.h), for firewalld its zones. Any other chain must be changed by its
+// owner, so it has to be named.
 //
-// Shapes  A chain at the forward hook that is neither iptables' nor firewalld's, and that drops or
-//         rejects, by its policy or by a rule, whatever comes newly to or from a bridge of our
-//         networks. A chain after ours may accept our mark before that; a chain before ours the
-//         bridge: there is no mark yet.
+// Shapes  A chain at the forward hook that belongs neither to iptables nor to firewalld, and that
+//         drops or rejects every new connection to or from a bridge of our networks, by its policy
+//         or by a rule. A chain after ours can accept our mark before that. A chain before ours
+//         must accept the bridge: there is no mark yet.
 // Costs   One dump of all chains, and one of the rules of each table in question.
 // Errors  kKernel from reading.
 #pragma once
@@ -23,7 +23,7 @@ struct ForeignDrop {
   std::string fix;
 };
 
-// The command that lets what we accept pass `chain`, which comes after ours.
+// Returns the command that makes `chain`, which comes after ours, accept what we accept.
 [[nodiscard]] std::string AcceptMarkCommand(const nft::TableId& table,
                                             const std::string& chain,
                                             int accept_mark_bit);

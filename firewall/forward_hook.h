@@ -1,5 +1,5 @@
-// What configs and records say of forwarding, without the ruleset that it becomes: ingressPolicy,
-// inbound, and the static rules in iptables' own tables (firewall/static_rules.h).
+// What configs and records say about forwarding: ingressPolicy, inbound, and the static rules in
+// the tables of iptables (firewall/static_rules.h). Without the ruleset that they become.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,10 @@
 
 namespace nomad_bridge::firewall {
 
-// Which new connections the node forwards to an allocation from interfaces that are no bridges of
-// ours.
+// Which new connections the node forwards to an allocation from interfaces other than our bridges.
 enum class Inbound {
   kAny,
-  kPublished,  // those to published ports; closed4/6
+  kPublished,  // only to published ports; closed4/6
 };
 
 // "any", "published".
@@ -21,17 +20,17 @@ enum class Inbound {
 // The firewall plugin's ingressPolicy: which new connections the node forwards to a bridge.
 enum class Ingress {
   kOpen,        // all
-  kSameBridge,  // none from another bridge that is not open
-  kIsolated,    // nor from this bridge
+  kSameBridge,  // all, except from another bridge that is not open
+  kIsolated,    // also not from the same bridge
 };
 
 // "open", "same-bridge", "isolated".
 [[nodiscard]] std::optional<Ingress> ParseIngress(std::string_view text);
 
 struct ForwardHook {
-  std::string admin_chain;   // empty: no static rules, nothing is forwarded for it
-  int accept_mark_bit = 12;  // 0..31; one for the whole node
-  bool ipv6 = false;         // table ip6 filter too
+  std::string admin_chain;   // empty: no static rules, and nothing is forwarded for the attachment
+  int accept_mark_bit = 12;  // 0..31; the same for the whole node
+  bool ipv6 = false;         // in table ip6 filter, too
 
   bool operator==(const ForwardHook&) const = default;
 };

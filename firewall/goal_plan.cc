@@ -17,7 +17,7 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// What the kernel has of our table.
+// What the kernel holds of our table.
 struct Present {
   nft::Table table;  // its sets, and its chains without their rules
   std::map<std::string, std::vector<nft::KernelRule>> rules;  // by chain
@@ -66,8 +66,8 @@ bool HasSameRules(const Present& present, const nft::Chain& chain) {
                             &nft::ExpressionTexts);
 }
 
-// A mismatch in the table `id`, unless all of that is new: "chain forward in table ... was
-// changed".
+// Adds a mismatch for the table `id`, "chain forward in table ... was changed", unless the whole
+// table is new.
 void Note(GoalPlan& plan,
           const std::string& what,
           const nft::TableId& id,
@@ -82,7 +82,7 @@ void Note(GoalPlan& plan,
 
 using Names = std::set<std::string>;
 
-// There may be thousands.
+// A set, because there may be thousands of counters.
 Names NamesOf(const std::vector<nft::Counter>& counters) {
   Names names;
   for (const nft::Counter& counter : counters) {
@@ -140,8 +140,8 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
       chains.push_back(chain.name);
     }
   }
-  // All rules first, for they name sets, counters and chains; then the sets, whose elements may
-  // name chains.
+  // All rules first, since they name sets, counters and chains. Sets before chains, since elements
+  // of sets may name chains.
   for (const std::string& chain : chains) {
     plan.removals.FlushChain(table.id, chain);
   }
@@ -164,7 +164,7 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
   }
 }
 
-// Adds to `plan` what makes the kernel's table like `table`, but for elements.
+// Adds to `plan` what makes the kernel's table equal to `table`, except for elements.
 void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan) {
   const std::optional<nft::KernelTable> found = socket.FindTable(table.id);
   Present present = found ? Read(socket, table.id) : Present();
@@ -199,7 +199,7 @@ struct HashOfKey {
   }
 };
 
-// Adds to `plan` what makes the elements in the kernel those of `desired`.
+// Adds to `plan` what makes the kernel's elements equal to those of `desired`.
 class ElementsPlan {
  public:
   ElementsPlan(const Tables& tables, const DesiredElements& desired, GoalPlan& plan)
@@ -218,7 +218,7 @@ class ElementsPlan {
     }
   }
 
-  // An element in the kernel: it stays, and is not to be added, or goes.
+  // Decides about an element in the kernel: it is desired, it may stay, or it is removed.
   void AddPresent(const nft::Table& table, const nft::Element& present) {
     const auto place = places_.find(KeyOf(present));
     if (place != places_.end()) {
@@ -227,7 +227,7 @@ class ElementsPlan {
     const nft::Element* const element =
         place == places_.end() ? nullptr : &desired_.elements[place->second];
     const bool is_same = element && (IsShared(*element) || present == *element);
-    // Without a comment somebody has replaced it by hand.
+    // An element without a comment was replaced by hand.
     const bool is_own = element && (present.comment.empty() || present.owner() == element->owner());
     const bool stays = is_same || (!is_own && desired_.may_stay(present));
     if (element) {
@@ -246,8 +246,8 @@ class ElementsPlan {
     }
   }
 
-  // What the kernel lacks, or has with another value, once all that it has was added. In the order
-  // in which they are desired: an element comes before those that name it.
+  // Adds what the kernel lacks or has with another value; call it after all elements of the kernel
+  // were added. In the order of `desired`: an element comes before the elements that name it.
   void AddWanted() {
     for (std::size_t i = 0; i < presences_.size(); ++i) {
       if (presences_[i] == Presence::kSame) {
@@ -262,8 +262,8 @@ class ElementsPlan {
   }
 
  private:
-  // Of several attachments that want one key, the one that has it in the kernel keeps it. `place`:
-  // of the element that is compared with the kernel's.
+  // If several attachments want one key, the owner that the kernel has keeps it. `place`: the
+  // element that is compared with the kernel's.
   void PreferOwner(const nft::Element& present, std::size_t& place) {
     const auto claim = std::ranges::find_if(claims_, [&](std::size_t i) {
       const nft::Element& element = desired_.elements[i];
@@ -275,7 +275,7 @@ class ElementsPlan {
     }
   }
 
-  // One that stays names a chain that stays, or it goes.
+  // An element that may stay must name a chain that stays; otherwise it is removed.
   void AddStaying(const nft::Table& table, const nft::Element& present) {
     if (!present.verdict || table.FindChain(present.verdict->chain) != nullptr) {
       return;
@@ -293,9 +293,9 @@ class ElementsPlan {
   const Tables& tables_;
   const DesiredElements& desired_;
   GoalPlan& plan_;
-  std::vector<Presence> presences_;  // of each of desired_.elements
-  std::vector<std::size_t> claims_;  // in it, with an owner, whose key an earlier element has
-  std::unordered_map<ElementKey, std::size_t, HashOfKey> places_;  // in it
+  std::vector<Presence> presences_;  // one for each of desired_.elements
+  std::vector<std::size_t> claims_;  // places of elements whose key an earlier element has
+  std::unordered_map<ElementKey, std::size_t, HashOfKey> places_;  // places in desired_.elements
 };
 
 void PlanElements(nft::Socket& socket,
@@ -304,7 +304,7 @@ void PlanElements(nft::Socket& socket,
                   GoalPlan& plan) {
   ElementsPlan elements(tables, desired, plan);
   for (const nft::Table& table : tables) {
-    // Of a table that is yet to be made there are none.
+    // A table that is yet to be made has no elements.
     if (plan.is_new.contains(table.id.family)) {
       continue;
     }

@@ -23,7 +23,7 @@ constexpr std::string_view kOwn = "own";
 constexpr std::uint16_t kDhcpClient = 68;
 constexpr std::uint16_t kDhcpv6Client = 546;
 
-// nft's names for them in the bridge family.
+// nft's names for these priorities in the bridge family.
 constexpr int kDstnat = -300;
 constexpr int kFilter = -200;
 
@@ -42,7 +42,7 @@ nft::Rule Icmpv6(std::uint8_t type) {
 }
 
 // meta pkttype multicast ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
-// LLDP and the like: the port forwards them (base/bridge_port.h), so that they come by here.
+// LLDP and the like. The port forwards them (base/bridge_port.h), so that they pass this chain.
 nft::Rule DropReservedGroups() {
   constexpr std::uint8_t kAll = 0xff;
   return nft::Rule()
@@ -53,15 +53,16 @@ nft::Rule DropReservedGroups() {
       .Drop();
 }
 
-// udp dport 68 drop: what only a DHCP client receives, whichever port the server uses; DHCPv6: 546.
+// udp dport 68 drop: only DHCP clients receive there, whichever port the server uses; DHCPv6: 546.
 nft::Rule ToDhcpClient(std::uint16_t port) {
   return nft::Rule().L4Proto(IPPROTO_UDP).Dport(port).Drop();
 }
 
-// The target of a neighbour advertisement becomes its source address, which source6 has allowed.
-// The kernel's own have it there already, and stay as they are; any other has a wrong checksum from
-// now on, or, where that is not verified, is about the sender itself. A look-up of the target in
-// source6 would be simpler, but nft 1.0.6 cannot read back how it prints that.
+// Overwrites the target of a neighbour advertisement with its source address, which source6 has
+// allowed. The kernel's own advertisements have that target already, and stay as they are. Any
+// other gets a wrong checksum or, where that is not verified, is about the sender itself. A look-up
+// of the target in source6 would be simpler, but nft 1.0.6 cannot read back its own output for
+// that.
 nft::Rule AdvertiseOnlyTheSource() {
   constexpr std::uint32_t kHalf = 8;
   // icmpv6 type nd-neighbor-advert @th,64,64 set @nh,64,64 @th,128,64 set @nh,128,64
@@ -76,7 +77,7 @@ nft::Rule AdvertiseOnlyTheSource() {
   return rule;
 }
 
-// What nearly all frames are: they have the address and the MAC of their port.
+// Accepts nearly all frames: those with the address and the MAC of their port.
 std::vector<nft::Rule> OwnFrames() {
   const auto own = [](std::uint16_t type, const nft::Field& address, Family family) {
     return nft::Rule()
@@ -98,7 +99,7 @@ std::vector<nft::Chain> OwnChains() {
        .rules =
            {
                // ether type != ip drop
-               // Behind a tag, whether the card has taken it off or not.
+               // Behind a VLAN tag, whether the card has removed the tag or not.
                nft::Rule().EtherTypeNot(ETH_P_IP).Drop(),
                DropReservedGroups(),
                ToDhcpClient(kDhcpClient),
@@ -117,7 +118,7 @@ std::vector<nft::Chain> OwnChains() {
   };
 }
 
-// All others of our ports.
+// Judges all other frames of our ports.
 std::vector<nft::Rule> OtherFrames() {
   return {
       // iifname != @ports accept
@@ -125,12 +126,12 @@ std::vector<nft::Rule> OtherFrames() {
       // iifname . ether saddr != @mac drop
       nft::Rule().PortNotWith({nft::kEtherSaddr}, kMac).Drop(),
       // ip saddr != 0.0.0.0 drop
-      // 0.0.0.0: DHCP clients. The node does not route it.
+      // 0.0.0.0 is for DHCP clients. The node does not route it.
       nft::Rule().Protocol(ETH_P_IP).IsNot(nft::kIpSaddr, nft::Bytes(nft::kIpSaddr.bytes)).Drop(),
       // iifname . arp saddr ether != @mac drop
       nft::Rule().EtherType(ETH_P_ARP).PortNotWith({nft::kArpSaddrEther}, kMac).Drop(),
       // arp saddr ip != 0.0.0.0 iifname . ether saddr . arp saddr ip != @source4 drop
-      // 0.0.0.0: probes whether an address is in use.
+      // 0.0.0.0 probes whether an address is in use.
       nft::Rule()
           .EtherType(ETH_P_ARP)
           .IsNot(nft::kArpSaddrIp, nft::Bytes(nft::kArpSaddrIp.bytes))
@@ -142,12 +143,13 @@ std::vector<nft::Rule> OtherFrames() {
           .IsNot(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes))
           .Drop(),
       // icmpv6 type nd-neighbor-solicit iifname . ether saddr . ip6 daddr != @source6 drop
-      // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
+      // Duplicate address detection for a neighbour's address would keep the neighbour from using
+      // it.
       Icmpv6(ND_NEIGHBOR_SOLICIT)
           .PortNotWith({nft::kEtherSaddr, nft::kIp6Daddr}, SetName(kSource, Family::kIpv6))
           .Drop(),
       // icmpv6 type nd-neighbor-advert drop
-      // From :: none is valid, and the kernel learns from one all the same.
+      // No advertisement from :: is valid, but the kernel learns from it all the same.
       Icmpv6(ND_NEIGHBOR_ADVERT).Drop(),
       // ether type 8021q drop, ether type 8021ad drop
       // Receivers ignore a tag of VLAN 0.
@@ -156,15 +158,16 @@ std::vector<nft::Rule> OtherFrames() {
       DropReservedGroups(),
       Icmpv6(ND_ROUTER_ADVERT).Drop(),
       // meta l4proto ipv6-icmp accept, meta protocol ip6 drop
-      // From :: the kernel takes UDP, too.
+      // The kernel takes UDP from ::, too.
       nft::Rule().L4Proto(IPPROTO_ICMPV6).Accept(),
       nft::Rule().Protocol(ETH_P_IPV6).Drop(),
       ToDhcpClient(kDhcpClient),
   };
 }
 
-// RFC 4291, 2.7.1: whom duplicate address detection asks. It has only the last three bytes of the
-// address, but nft 1.0.6 cannot read back how it prints a look-up of the address asked for.
+// Returns the group that duplicate address detection asks (RFC 4291, 2.7.1). The group has only the
+// last three bytes of the address, but nft 1.0.6 cannot read back its own output for a look-up of
+// the whole address.
 Ip SolicitedNodeGroup(const Ip& address) {
   constexpr std::size_t kPrefixBytes = 13;
   std::array<std::uint8_t, 16> group = {0xff, 0x02};
@@ -184,8 +187,8 @@ nft::Chain SourceChain() {
   return chain;
 }
 
-// Of ingressPolicy isolated, between two ports of a bridge. Without br_netfilter this is the only
-// place that such frames pass.
+// For ingressPolicy isolated, between two ports of a bridge. Without br_netfilter such frames pass
+// no other chain.
 nft::Chain ForwardChain() {
   return {
       .name = "forward",

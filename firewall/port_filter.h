@@ -1,6 +1,6 @@
-// What an allocation may send, checked at its port of a bridge: table bridge nomad-bridge, before
-// anything else sees the frame, the bridge's own learning of MACs included. Rules of the inet table
-// see frames between two ports with br_netfilter alone, and ARP never.
+// Checks what an allocation sends, at its bridge port: table bridge nomad-bridge sees a frame
+// before anything else does, even before the bridge learns the MAC. Rules of the inet table see
+// frames between two ports only with br_netfilter, and never ARP.
 //
 // Shapes  Elements carry a comment and belong to one attachment; ports are names of host veths.
 // Errors  kKernel from the functions with a socket; the others are pure.
@@ -29,16 +29,17 @@ struct PortSource {
 
 // The set of ports that exchange no frames with each other (ingressPolicy isolated).
 constexpr const char* kIsolated = "isolated";
-// That makes `port` one of `set`.
+// Returns the element that makes `port` a member of `set`.
 [[nodiscard]] nft::Element PortElement(const std::string& set,
                                        const std::string& port,
                                        const std::string& comment);
 
-// All of table bridge nomad-bridge.
+// All sets, chains and rules of table bridge nomad-bridge.
 extern const Contributor kPortFilter;
 
-// Whether this kernel has the bridge family of nf_tables (CONFIG_NF_TABLES_BRIDGE). Reading tells
-// nothing, so unless the table is there another is created, and deleted in the same batch.
+// Returns whether this kernel has the bridge family of nf_tables (CONFIG_NF_TABLES_BRIDGE). Reading
+// does not show this. So unless our table is there, another table is created, and deleted in the
+// same batch.
 [[nodiscard]] bool HasBridgeFamily(nft::Socket& socket);
 
 }  // namespace nomad_bridge::firewall

@@ -17,18 +17,18 @@ std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
 
-// The elements of our tables as a batch will leave them: what the kernel holds, read one by one,
-// and what the batch does to it.
+// The elements of our tables as a batch will leave them: what the kernel holds, read once per
+// element, and what the batch changes.
 class PlannedElements {
  public:
   PlannedElements(nft::Socket& socket, nft::Batch& batch) : socket_(socket), batch_(batch) {}
 
-  // The element with `like`'s set and key as it will be.
+  // Returns the element with the set and key of `like`, as the batch leaves it.
   [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like) {
     return AskOnce(known_, KeyOf(like), [&] { return socket_.FindElement(TableOf(like), like); });
   }
 
-  // All at once, in one round trip.
+  // Reads all at once, in one round trip.
   void Read(const std::vector<const std::vector<nft::Element>*>& lists) {
     std::vector<std::pair<nft::TableId, nft::Element>> likes;
     for (const std::vector<nft::Element>* const list : lists) {
@@ -52,7 +52,7 @@ class PlannedElements {
   }
 
  private:
-  // As an ElementKey, but outlives the element.
+  // Like ElementKey, but outlives the element.
   using Key = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>, bool>;
 
   nft::Socket& socket_;
@@ -60,14 +60,14 @@ class PlannedElements {
   std::map<Key, std::optional<nft::Element>> known_;
 };
 
-// Sets and counters before chains, whose rules name them; all chains before any rule: rules name
-// chains.
+// Sets and counters before chains, whose rules name them. All chains before any rule, since rules
+// name chains.
 void PlanMissing(nft::Socket& socket, const nft::Table& wanted, nft::Batch& batch) {
   for (const nft::Set& set : wanted.sets) {
-    batch.AddSet(wanted.id, set);  // the kernel accepts one that is there
+    batch.AddSet(wanted.id, set);  // the kernel accepts an existing set
   }
   for (const nft::Counter& counter : wanted.counters) {
-    batch.AddCounter(wanted.id, counter);  // likewise
+    batch.AddCounter(wanted.id, counter);  // the same for a counter
   }
   std::vector<const nft::Chain*> missing;
   for (const nft::Chain& chain : wanted.chains) {
@@ -105,7 +105,7 @@ struct ChangePlan {
 
 ChangePlan PlanChange(nft::Socket& socket, const Change& change) {
   ChangePlan plan;
-  PlanMissing(socket, change.make, plan.batch);  // first: elements name what it makes
+  PlanMissing(socket, change.make, plan.batch);  // first: elements name these
   PlannedElements elements(socket, plan.batch);
   elements.Read({&change.add, &change.remove_owned, &change.remove_shared});
   PlanDeletes(elements, change);  // before the adds: a key may go from one owner to another
@@ -132,7 +132,7 @@ const nft::Set* FindSet(const Tables& tables, const nft::Element& element) {
   return table == tables.end() ? nullptr : table->FindSet(element.set);
 }
 
-// Of the addresses in its key, or those that it leads to.
+// Returns the family of the addresses in the element's key, or of those that it leads to.
 std::optional<Family> FamilyOf(const Tables& tables, const nft::Element& element) {
   const nft::Set* const set = FindSet(tables, element);
   const auto has = [&](nft::Type type) {

@@ -14,7 +14,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// What one family's table filter needs.
+// What table filter of one family needs.
 struct Wanted {
   nft::TableId table;
   std::set<std::string> admin_chains;
@@ -36,7 +36,7 @@ nft::Rule AcceptMark(int bit) {
   return nft::Rule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
 }
 
-// As the kernel stores it, within the messages about any rule that matches it.
+// The rule's bytes as the kernel stores them. The message about any matching rule contains them.
 std::string BytesOfMark(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
   std::string bytes(sizeof mark, '\0');
@@ -44,7 +44,7 @@ std::string BytesOfMark(int bit) {
   return bytes;
 }
 
-// The same in old iptables-nft: xt_mark's mark, mask and "not", as the kernel stores them.
+// The same for old iptables-nft: mark, mask and "not" of xt_mark as the kernel stores them.
 Texts XtAcceptMark(int bit) {
   std::string hex;
   for (const char byte : BytesOfMark(bit)) {
@@ -67,7 +67,7 @@ bool AcceptsMark(const nft::KernelRule& rule, int bit) {
   return DoesTheSame(rule, AcceptMark(bit)) || nft::Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
-// By its comment, whichever bit it accepts.
+// Recognizes our rule by its comment, whichever bit it accepts.
 bool HasOurComment(const nft::KernelRule& rule) {
   const Texts meaning = nft::Meaning(rule.expressions);
   return rule.comment == kAcceptComment && !meaning.empty() &&
@@ -75,9 +75,9 @@ bool HasOurComment(const nft::KernelRule& rule) {
          meaning.back() == nft::ExpressionTexts(nft::Rule().Accept()).front();
 }
 
-// Our accepts of any mark, and accepts of bit `mark_bit` without any comment: nft does not print
-// the comments that iptables-restore makes, so that they are lost where its list is loaded again.
-// Those with a comment come first.
+// Returns our accepts of any mark, and accepts of bit `mark_bit` without any comment: nft does not
+// print the comments that iptables-restore makes, so they are lost when nft loads its own list
+// again. Rules with a comment come first.
 std::vector<nft::KernelRule> OurAccepts(std::vector<nft::KernelRule> rules, int mark_bit) {
   std::erase_if(rules, [&](const nft::KernelRule& rule) {
     return !HasOurComment(rule) && !(rule.comment.empty() && AcceptsMark(rule, mark_bit));
@@ -86,8 +86,8 @@ std::vector<nft::KernelRule> OurAccepts(std::vector<nft::KernelRule> rules, int 
   return rules;
 }
 
-// What the kernel's message about each of them holds. The reference plugin's rules in CNI-FORWARD,
-// hundreds perhaps, do not hold it, and are passed over.
+// What the kernel's message about each of these accepts contains. Messages about the reference
+// plugin's rules in CNI-FORWARD, perhaps hundreds, do not contain it, and are skipped.
 std::vector<std::string> TextsOfAccepts(int mark_bit) {
   return {kAcceptComment, BytesOfMark(mark_bit)};
 }
@@ -109,8 +109,8 @@ std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
   return wanted;
 }
 
-// FORWARD, as iptables itself creates it, and the chains behind it. Returns whether CNI-FORWARD was
-// missing.
+// Adds FORWARD, as iptables itself creates it, and the chains behind it. Returns whether
+// CNI-FORWARD was missing.
 bool DescribeChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
   if (!socket.FindTable(wanted.table)) {
     batch.AddTable(wanted.table);

@@ -1,5 +1,5 @@
-// What stands in the way of an accept of ours: it cannot undo a drop in another base chain, and
-// Docker and many hosts drop in FORWARD. So a few rules stand in iptables' own tables.
+// Static rules in the tables of iptables. An accept in our table cannot undo a drop in another base
+// chain, and Docker and many hosts drop in FORWARD. So a few rules accept our mark there.
 //
 //   table ip filter (ip6 filter too where a network has IPv6)
 //     FORWARD      first:  jump CNI-FORWARD          comment "CNI firewall plugin rules"
@@ -26,7 +26,8 @@
 
 namespace nomad_bridge::firewall {
 
-// Chains and comments, for iptables-legacy's tables too (plugin/foreign/other_firewalls.h).
+// Names of chains and comments, also for the tables of iptables-legacy
+// (plugin/foreign/other_firewalls.h).
 constexpr const char* kForward = "FORWARD";
 constexpr const char* kCniForward = "CNI-FORWARD";
 constexpr const char* kJumpComment = "CNI firewall plugin rules";
@@ -34,15 +35,15 @@ constexpr const char* kAdminComment = "CNI firewall plugin admin overrides";
 constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
 // Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit.
-// Returns one mismatch for each.
+// Returns one mismatch for each missing rule.
 [[nodiscard]] std::vector<Mismatch> DescribeStaticRules(
     nft::Socket& socket,
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);
 
-// Appends to `batch` the deletion of our rules that accept a mark, of both families; without a
-// comment, only those that accept bit `mark_bit`. Returns them, for people. The chains and the
-// jumps are the reference plugin's and the operator's, too.
+// Appends to `batch` the deletion of our rules that accept a mark, in both families; without a
+// comment, only rules that accept bit `mark_bit`. Returns these rules, for people. Leaves the
+// chains and jumps, which belong to the reference plugin and the operator, too.
 [[nodiscard]] std::vector<std::string> PlanAcceptsGone(nft::Socket& socket,
                                                        int mark_bit,
                                                        nft::Batch& batch);

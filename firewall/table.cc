@@ -10,12 +10,12 @@ namespace {
 
 using Point = nft::Hook::Point;
 
-// nft's names for them: raw, filter, dstnat, srcnat.
+// nft's names for these priorities: raw, filter, dstnat, srcnat.
 constexpr int kRaw = -300;
 constexpr int kFilter = 0;
 constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
-constexpr int kLast = 300;  // conntrack's helpers: behind what operators and other programs use
+constexpr int kLast = 300;  // conntrack's helpers: after whatever operators and other programs use
 
 constexpr const char* kBetweenNetworks = "between_networks";
 constexpr const char* kFromAllocations = "from_allocations";
@@ -43,9 +43,9 @@ std::vector<SetRow> Sets() {
   };
 }
 
-// With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself, and take
-// such a source for its own. Not needed for IPv6: the kernel drops ::1 from any link but lo before
-// routing.
+// With route_localnet on, the node would route packets from its bridges to its own 127.0.0.0/8, and
+// accept such a source as its own. IPv6 does not need this: the kernel drops ::1 from any link but
+// lo before routing.
 nft::Chain LocalhostGuard() {
   return {
       .name = "localhost_guard",
@@ -54,14 +54,14 @@ nft::Chain LocalhostGuard() {
           // ip daddr 127.0.0.0/8 iifname @bridges drop
           nft::Rule().Ipv4().Daddr(Prefix("127.0.0.0/8")).IifnameIn(kBridges).Drop(),
           // ip saddr 127.0.0.0/8 iifname @bridges drop
-          // The kernel's own check knows 127.0.0.1 alone, unless rp_filter is on, and none at all
-          // with accept_local; and with br_netfilter such a packet would be masqueraded.
+          // The kernel's own check knows only 127.0.0.1, unless rp_filter is on, and no address at
+          // all with accept_local. With br_netfilter such a packet would also be masqueraded.
           nft::Rule().Ipv4().Saddr(Prefix("127.0.0.0/8")).IifnameIn(kBridges).Drop(),
       }};
 }
 
-// A tc filter keeps the same out, should this table be gone. With br_netfilter answers to the
-// node's 127.0.0.1 are translated before the bridge hands them over to that filter.
+// If this table is gone, a tc filter drops the same packets. With br_netfilter, answers to the
+// node's 127.0.0.1 are translated before the bridge hands them to that filter, so they get a mark.
 nft::Chain LocalhostAnswers() {
   return {.name = "localhost_answers",
           .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kDstnat + 1},
@@ -75,8 +75,8 @@ nft::Chain LocalhostAnswers() {
           }};
 }
 
-// Between two networks, one of which is closed to the other (ingressPolicy). Through a published
-// port all are let in, and the answers with them.
+// Judges packets between two networks if one is closed to the other (ingressPolicy). Everybody may
+// use published ports, and their answers pass.
 nft::Chain BetweenNetworks() {
   nft::Chain chain = {.name = kBetweenNetworks};
   for (const Family family : kFamilies) {
@@ -86,9 +86,9 @@ nft::Chain BetweenNetworks() {
   return chain;
 }
 
-// What belongs to no connection, and would leave untranslated. Not between our networks, where
-// nothing is translated: of two subnets on one bridge a redirect of the kernel's makes one
-// direction pass between the ports, so that conntrack sees the other alone.
+// Drops what belongs to no connection and would leave untranslated. Not between our networks, where
+// nothing is translated: with two subnets on one bridge, an ICMP redirect of the kernel makes one
+// direction pass directly between the ports, so that conntrack sees only the other.
 nft::Chain Invalid() {
   nft::Chain chain = {.name = kInvalid};
   for (const Family family : kFamilies) {
@@ -108,7 +108,8 @@ nft::Chain FromAllocations(int mark_bit) {
           .rules = {
               // iifname @ingress_restricted oifname @ingress_restricted
               //   iifname . oifname != @ingress_allowed ct status ! dnat jump between_networks
-              // First, so that no accept, the operator's included, opens what ingressPolicy closes.
+              // First, so that no later accept, not even the operator's, opens what ingressPolicy
+              // closes.
               nft::Rule()
                   .IifnameIn(kIngressRestricted)
                   .OifnameIn(kIngressRestricted)
@@ -120,10 +121,11 @@ nft::Chain FromAllocations(int mark_bit) {
           }};
 }
 
-// One step before the chains of iptables: what is accepted here carries the mark, by which the
-// static rules accept it there. Every rule names an allocation's address: what else passes a bridge
-// that is not ours alone, the node's own to its LAN, is none of our business. What costs least
-// comes first in a rule (a bit, an address family, a set), since all that a node forwards passes.
+// Comes one step before the chains of iptables: what is accepted here carries the mark that the
+// static rules accept there. Every rule names an allocation's address: other packets on a bridge
+// that is not ours alone, such as the node's own to its LAN, are none of our business. In each rule
+// the cheapest match comes first (a bit, an address family, a set), since everything that the node
+// forwards passes here.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
@@ -136,7 +138,7 @@ nft::Chain Forward(int mark_bit) {
   chain.rules.push_back(nft::Rule().CtState(nft::kCtInvalid).Jump(kInvalid));
   for (const Family family : kFamilies) {
     // ip saddr @alloc4 iifname @bridges goto from_allocations
-    // The interface too: a source address from outside may be spoofed.
+    // The interface, too: a source address from outside may be spoofed.
     chain.rules.push_back(nft::Rule()
                               .Only(family)
                               .SaddrIn(SetName(kAlloc, family))
@@ -153,19 +155,18 @@ nft::Chain Forward(int mark_bit) {
   for (const Family family : kFamilies) {
     const std::string closed = SetName(kClosed, family);
     // ip daddr @closed4 iifname != @bridges drop
-    // Answers and published ports were accepted before; what the node itself sends is not
-    // forwarded.
+    // Answers and published ports were accepted above; what the node itself sends is not forwarded.
     drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kBridges));
     // ip daddr @closed4 iifname != @gateways oifname @gateways drop
-    // A bridge without a gateway of ours may be the node's own to its LAN: an allocation on it is
-    // no reason to let the LAN in to all others.
+    // A bridge without a gateway of ours may be the node's own to its LAN. An allocation on it must
+    // not open all others to the LAN.
     drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kGateways).OifnameIn(kGateways));
   }
   return chain;
 }
 
-// After every filter: what saves packets' marks in postrouting (CONNMARK, for two uplinks) is not
-// to save ours.
+// After every filter: if postrouting rules save packets' marks (CONNMARK, for two uplinks), they
+// must not save ours.
 nft::Chain Unmark(int mark_bit) {
   nft::Chain chain = {
       .name = "unmark",
@@ -189,10 +190,10 @@ nft::Chain Postrouting() {
       .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
     // ip saddr @masq4 oifname != @gateways ip daddr != 224.0.0.0/4 goto leaving
-    // A bridge without a gateway of ours, such as the node's own to its LAN, is outside.
+    // A bridge without a gateway of ours, such as the node's own to its LAN, counts as outside.
     // ip saddr @masqlan4 oifname != @bridges ip daddr != 224.0.0.0/4 goto leaving
-    // Not so for an allocation on such a bridge: with br_netfilter what it sends to its neighbours
-    // passes here, too.
+    // But not for an allocation on such a bridge: with br_netfilter, packets to its neighbours pass
+    // here, too.
     for (const auto& [noun, inside] :
          {std::pair(kMasq, kGateways), std::pair(kMasqLan, kBridges)}) {
       chain.rules.push_back(nft::Rule()
@@ -206,8 +207,8 @@ nft::Chain Postrouting() {
   return chain;
 }
 
-// With the port that the flow has, where that is free: peers of a game, STUN or DTLS know it, and a
-// flow that the kernel has forgotten goes on under the same one.
+// Keeps the flow's port if it is free: peers of a game, STUN or DTLS know the port, and a flow that
+// the kernel has forgotten goes on with the same port.
 nft::Chain Leaving() {
   nft::Chain chain = {.name = kLeaving};
   for (const Family family : kFamilies) {

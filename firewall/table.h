@@ -1,5 +1,5 @@
-// Our table inet nomad-bridge: its name, and the names of what firewall/ and portmap/ both use in
-// it. Pure.
+// Our table inet nomad-bridge: its name, and the names that both firewall/ and portmap/ use in it.
+// Pure.
 //
 // Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
 //         ("alloc6"). Keys are in network byte order.
@@ -20,26 +20,26 @@ namespace nomad_bridge::firewall {
 
 inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 
-// Sets of ifname: the bridges of our networks, those of them that hold a gateway of ours, and those
+// Sets of ifname: the bridges of our networks, the bridges with a gateway of ours, and the bridges
 // whose network is not open.
 constexpr const char* kBridges = "bridges";
 constexpr const char* kGateways = "gateways";
 constexpr const char* kIngressRestricted = "ingress_restricted";
-// Set of ifname . ifname: from and to where a restricted one may forward all the same.
+// Set of ifname . ifname: pairs between which a restricted bridge may forward all the same.
 constexpr const char* kIngressAllowed = "ingress_allowed";
-// Sets of addresses, without the digit of their family: forwarded for, masqueraded towards the
-// outside from behind a gateway and from elsewhere, and as the target of published ports reached
-// with the bridge's address: where the way back would miss the node, or always; and closed to the
-// outside but for published ports.
+// Sets of addresses, without the digit of their family. In this order: forwarded for; masqueraded
+// towards the outside, behind a gateway of ours and elsewhere; targets of published ports that are
+// reached with the bridge's address, if replies would otherwise bypass the node, or always; closed
+// to the outside except for published ports.
 constexpr std::string_view kAlloc = "alloc";
 constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kMasqLan = "masqlan";
-constexpr std::string_view kRandomPorts = "randomports";  // of those masqueraded
+constexpr std::string_view kRandomPorts = "randomports";  // a subset of the masqueraded
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
 constexpr std::string_view kClosed = "closed";
-// Of packets to 127.0.0.0/8 from a bridge that have passed localhost_guard: they were translated to
-// that.
+// The mark of packets from a bridge to 127.0.0.0/8 that have passed localhost_guard: these were
+// translated to that address.
 constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
 constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it, too
 
@@ -58,7 +58,7 @@ constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it,
 // A link's name as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> NameKey(const std::string& link);
 
-// The table of ours that has the set of `element`.
+// Returns which of our tables has the set of `element`.
 [[nodiscard]] nft::TableId TableOf(const nft::Element& element);
 
 // A prefix in a rule of ours: "127.0.0.0/8". `text` must be valid.
