@@ -9,15 +9,15 @@
 namespace nomad_bridge::ipam {
 namespace {
 
-// A run of addresses to try, first to last.
+// A run of addresses to try, from first to last.
 struct Run {
   const Range* range = nullptr;
   Ip first;
   Ip last;
 };
 
-// All of `set`, from the address after `last` to the end, then from the start up to `last`. From
-// its start if `last` is none of its addresses.
+// Returns all of `set`: from the address after `last` to the end, then from the start to `last`. If
+// `last` is not in the set, begins at the start.
 std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
   std::vector<Run> runs;
   std::vector<Run> wrapped;
@@ -37,7 +37,7 @@ std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
   return runs;
 }
 
-// That which offers `address`; the end if none does.
+// Returns the range that offers `address`; the end if none does.
 RangeSet::const_iterator FindOffer(const RangeSet& set, const Ip& address) {
   return std::ranges::find_if(set, [&](const Range& range) { return range.Offers(address); });
 }
@@ -46,7 +46,7 @@ bool Offers(const RangeSet& set, const Ip& address) {
   return FindOffer(set, address) != set.end();
 }
 
-// Whether `owner` may have `address`: nobody has it, or `owner` itself.
+// Returns whether `owner` may have `address`: it is free, or `owner` has it already.
 bool IsFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
   if (store.IsFree(address)) {
     return true;
@@ -55,13 +55,13 @@ bool IsFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
   return present && present->Matches(owner);
 }
 
-// The search for the next free address: by looking at single addresses, without a listing, which
-// takes some 2 ms for 4,000 leases; a look takes 2 us.
+// Searches for the next free address. Looks at single addresses, 2 us each, since a listing takes
+// some 2 ms for 4,000 leases.
 struct Search {
   const Store& store;
   const Request& request;
 
-  // nullopt if every address of `runs` is taken.
+  // Returns nullopt if every address of `runs` is taken.
   [[nodiscard]] std::optional<Ip> FindFree(const std::vector<Run>& runs) const {
     for (const Run& run : runs) {
       std::optional<Ip> free = FindBehindBlock(run);
@@ -79,9 +79,9 @@ struct Search {
     return ip != run.range->gateway && store.IsFree(ip) && !request.is_in_use(ip);
   }
 
-  // Mostly the first address is free, and in a pool that is not nearly full one of the first
-  // hundred is. If not, a solid block of leases lies ahead: leaps of doubled length find its end,
-  // passing over gaps inside. nullopt if they meet nothing but leases.
+  // Usually the first address is free, and in a pool that is not nearly full one of the first
+  // hundred. If not, a solid block of leases lies ahead. Leaps of doubled length find its end, and
+  // skip gaps inside it. Returns nullopt if all leaps meet leases.
   [[nodiscard]] std::optional<Ip> FindBehindBlock(const Run& run) const {
     constexpr int kSingleSteps = 128;
     constexpr std::uint64_t kMaxLeap = std::uint64_t{1} << 62;
@@ -98,14 +98,15 @@ struct Search {
       taken = taken.Plus(leap);
       leap = looks < kSingleSteps || leap == kMaxLeap ? leap : leap * 2;
     }
-    // The block ends somewhere inside the last leap.
+    // The block ends within the last leap.
     while ((leap /= 2) > 0) {
       taken = is_taken_at(leap) ? taken.Plus(leap) : taken;
     }
     return taken == run.last ? std::nullopt : std::optional(taken.Plus(1));
   }
 
-  // For a run that is nearly full. As many looks as it has leases, however long it is.
+  // For a run that is nearly full. Looks at as many addresses as there are leases, however long the
+  // run is.
   [[nodiscard]] std::optional<Ip> FindOneByOne(const Run& run) const {
     Ip ip = run.first;
     while (!IsFree(run, ip)) {
@@ -118,8 +119,8 @@ struct Search {
   }
 };
 
-// Puts each requested address where it is offered; nullopt for sets without a request. The message
-// is the reference plugin's, whose test suites look for it.
+// Assigns each requested address to the set that offers it; nullopt for sets without a request. The
+// message is the reference plugin's, whose test suites look for it.
 std::vector<std::optional<Ip>> PlaceRequests(const std::vector<RangeSet>& sets,
                                              const std::vector<Ip>& requested) {
   std::vector<std::optional<Ip>> places(sets.size());

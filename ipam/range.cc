@@ -12,7 +12,7 @@ namespace {
 // Network, broadcast, and two addresses to give out.
 constexpr int kMinSubnetBits = 2;
 
-// `value` of `key` is invalid. An address or a prefix.
+// Returns the error that `value` of `key`, an address or a prefix, is invalid.
 template <typename Value>
 Error Wrong(const RangeSpec& spec, const char* key, const Value& value, std::string allowed) {
   return Error(Code::kInvalidConfig,
@@ -41,8 +41,8 @@ void CheckInside(const RangeSpec& spec, const char* key, const std::optional<Ip>
   }
 }
 
-// The addresses of a subnet that an interface can have. IPv6 has no broadcast address; the subnet's
-// first address is the routers' anycast address (RFC 4291, 2.6.1).
+// Returns the first address of a subnet that an interface can have. IPv6 has no broadcast address,
+// but the subnet's first address is the routers' anycast address (RFC 4291, 2.6.1).
 Ip FirstUsable(const Cidr& subnet) {
   return subnet.Network().Plus(1);
 }
@@ -95,7 +95,7 @@ std::string Text(const Range& range) {
   return Format("{} to {}", range.first, range.last);
 }
 
-// Every range with where it stands, in the order of the config.
+// Each range with its place in the config, in the config's order.
 struct Placed {
   const RangeSpec* spec = nullptr;
   Range range;

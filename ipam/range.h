@@ -2,9 +2,9 @@
 //
 // Shapes     A Range is part of one subnet, first to last, both included. A RangeSet is several
 //            ranges of one family; an attachment gets one address from each set. The network's own
-//            and (IPv4) broadcast address and the gateway are never given out; a rangeStart or
-//            rangeEnd on one of those is allowed, as in the reference, and means the next one
-//            inward.
+//            address, its (IPv4) broadcast address and the gateway are never given out. A
+//            rangeStart or rangeEnd on one of these is allowed, as in the reference, and means the
+//            next address inward.
 // Errors     kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value
 //            and what is allowed.
 // Ownership  plain values; pure functions
@@ -21,7 +21,7 @@
 
 namespace nomad_bridge::ipam {
 
-// One range as the config has it.
+// One range as it is in the config.
 struct RangeSpec {
   std::string path;  // for messages: "ipam.ranges[0][0]"
   Cidr subnet;
@@ -39,13 +39,13 @@ struct Range {
   [[nodiscard]] bool Contains(const Ip& ip) const {
     return ip.family() == first.family() && ip >= first && ip <= last;
   }
-  // Whether `ip` may be given out: inside and not the gateway.
+  // Returns whether `ip` may be given out: it is inside, and is not the gateway.
   [[nodiscard]] bool Offers(const Ip& ip) const { return Contains(ip) && ip != gateway; }
 };
 
 using RangeSet = std::vector<Range>;
 
-// How many addresses `range` has to give out; at most 2^63.
+// Returns how many addresses `range` has to give out; at most 2^63.
 [[nodiscard]] std::uint64_t CountOffered(const Range& range);
 
 // Validates, and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host

@@ -8,8 +8,8 @@
 //            <dir>/<network>/lock                flock(2)ed by every operation, also by those of
 //                                                the reference plugin
 //            Leases of very old plugins hold the container id alone: its DEL releases them.
-// Reserved   Anything else under an address's name, also an empty file, is how an operator reserves
-//            the address: it is taken, and stays so.
+// Reserved   Anything else under an address's name, even an empty file, is an operator's
+//            reservation: the address is taken, and stays taken.
 // Other      Names that are no address are ignored.
 // files
 // Locks      A Store holds the lock for its lifetime. Keep that short, and never across a call that
@@ -36,7 +36,8 @@ struct LeaseOwner {
   std::string container_id;
   std::string ifname;
 
-  // Whether `other` owns the leases of this owner: the same, or the whole container's.
+  // Returns whether leases of this owner belong to `other`: both are the same, or this owner is the
+  // whole container.
   [[nodiscard]] bool Matches(const LeaseOwner& other) const;
   bool operator==(const LeaseOwner&) const = default;
 };
@@ -45,14 +46,14 @@ struct LeaseOwner {
   return {id.container_id, id.ifname};
 }
 
-// Who has `address` in `network`, without its lock: to look, and for a directory other than that
-// whose lock is held.
+// Returns the owner of `address` in `network` without taking the lock: for a reader, or for another
+// directory than the locked one.
 [[nodiscard]] std::optional<LeaseOwner> FindOwnerUnlocked(const std::string& data_dir,
                                                           const std::string& network,
                                                           const Ip& address);
 
-// Of addresses that containers of other plugins had when the directory was new: their leases are
-// in another one. It stays for as long as somebody has the address.
+// Owner of addresses that containers of other plugins had when the directory was new: their leases
+// are in another directory. Such a lease stays for as long as a container has the address.
 inline const LeaseOwner kLeasedElsewhere{.container_id = "leased-elsewhere", .ifname = "unknown"};
 
 struct Lease {
@@ -64,27 +65,28 @@ class Store {
  public:
   // Creates the directory if it is absent, and takes the lock.
   [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
-  // For reading and releasing: takes the lock if the directory exists, else nullopt, so that DEL
-  // does not create it.
+  // Opens the store for reading and releasing. Takes the lock if the directory exists, else returns
+  // nullopt, so that DEL does not create it.
   [[nodiscard]] static std::optional<Store> OpenIfExists(const std::string& data_dir,
                                                          const std::string& network);
 
-  // False if the address is taken.
+  // Returns false if the address is taken.
   [[nodiscard]] bool Reserve(const Ip& address, const LeaseOwner& owner);
   // Removes the lease if `owner` owns it; any other stays. Absent is success.
   void Release(const Ip& address, const LeaseOwner& owner);
 
-  // Whether Reserve() would succeed: there is no file. One lstat(2).
+  // Returns whether Reserve() would succeed: there is no file. One lstat(2).
   [[nodiscard]] bool IsFree(const Ip& address) const;
-  // nullopt if it is free, or reserved.
+  // Returns nullopt if the address is free, or reserved.
   [[nodiscard]] std::optional<LeaseOwner> FindOwner(const Ip& address) const;
-  // Every lease, in no order. Opens each file, which is slow with thousands: only for DEL without a
-  // record, GC and a full pool.
+  // Returns every lease, in no order. Opens each file, which is slow with thousands: only for DEL
+  // without a record, GC and a full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;
-  // Seconds since the epoch at which the lease was written; nullopt if there is none.
+  // Returns the time at which the lease was written, in seconds since the epoch; nullopt if there
+  // is no lease.
   [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;
 
-  // Whether no address was ever given out here: the directory is new, or was lost.
+  // Returns whether no address was ever given out here: the directory is new, or was lost.
   [[nodiscard]] bool IsNew() const;
   [[nodiscard]] std::optional<Ip> LastReserved(std::size_t range_set) const;
   void SetLastReserved(std::size_t range_set, const Ip& address);

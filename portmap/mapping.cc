@@ -27,8 +27,8 @@ Protocol CheckProtocol(const PortMappingSpec& spec) {
   return *protocol;
 }
 
-// Whether a host can have `ip`: no group's, no broadcast address, and nothing of 0.0.0.0/8, of
-// which the kernel drops every packet; 0.0.0.0 itself means every address.
+// Returns whether a host can have `ip`: no multicast or broadcast address, and nothing in
+// 0.0.0.0/8, whose packets the kernel drops; 0.0.0.0 itself means every address.
 bool CanBeHostAddress(const Ip& ip) {
   const std::uint8_t first = ip.bytes().front();
   const bool is_broadcast = ip.is_ipv4() && Cidr{ip, 0}.Last() == ip;
@@ -39,7 +39,7 @@ bool IsIpv6Localhost(const PortMapping& port) {
   return port.only == Family::kIpv6 && port.host_ip && port.host_ip->IsLoopback();
 }
 
-// nullopt for "any".
+// Returns nullopt for every address.
 std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
   if (spec.host_ip.empty()) {
     return std::nullopt;
@@ -66,15 +66,15 @@ PortMapping Check(const PortMappingSpec& spec) {
   return port;
 }
 
-// Whether both could become the same entry of the same map.
+// Returns whether both could become the same entry of the same map.
 bool Collide(const PortMapping& a, const PortMapping& b) {
   const bool share_family = !a.only || !b.only || a.only == b.only;
   return a.protocol == b.protocol && a.host_port == b.host_port && a.host_ip == b.host_ip &&
          share_family;
 }
 
-// Nothing answers on ::1 (rules.cc), and clients go on to 127.0.0.1. So it is left out beside a
-// port that answers there, and alone it is a mistake.
+// Nothing answers on ::1 (rules.cc), and clients go on to 127.0.0.1. So ::1 is left out if the port
+// also answers on 127.0.0.1; alone it is an error.
 void LeaveOutIpv6Localhost(std::vector<PortMapping>& ports,
                            const std::vector<PortMappingSpec>& specs) {
   for (std::size_t i = 0; i < ports.size(); ++i) {
@@ -104,7 +104,7 @@ void LeaveOutIpv6Localhost(std::vector<PortMapping>& ports,
               Cat("the allocation has no ", name, " address"));
 }
 
-// nullopt if `port` is not published for `family`, or the allocation has no address of it.
+// Returns nullopt if `port` is not published for `family`, or the allocation has no address of it.
 std::optional<DnatEntry> ResolveOne(const PortMapping& port,
                                     Family family,
                                     const std::vector<Ip>& container_addresses) {

@@ -1,4 +1,4 @@
-// Published ports: from a port of the node to a port of an allocation, checked. Pure.
+// Published ports, checked: from a port of the node to a port of an allocation. Pure.
 //
 // Shapes  Ports are in host byte order, 1..65535. `host_ip` nullopt: every local address of the
 //         family.
@@ -19,10 +19,10 @@ enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17, kSctp = 132 };  // IPP
 
 // "tcp", "udp", "sctp".
 [[nodiscard]] std::string Text(Protocol protocol);
-// In any letter case; nullopt for anything else.
+// Accepts any letter case; returns nullopt for anything else.
 [[nodiscard]] std::optional<Protocol> ParseProtocol(std::string_view text);
 
-// One entry of runtimeConfig.portMappings, already of the right types, its ports in range.
+// One entry of runtimeConfig.portMappings: its types are right, and its ports in range.
 struct PortMappingSpec {
   std::string path;  // "runtimeConfig.portMappings[2]"
   std::uint16_t host_port = 0;
@@ -32,7 +32,7 @@ struct PortMappingSpec {
   std::string host_ip;
 };
 
-// What the config asks for, before the allocation's addresses are known.
+// What the config requests, before the allocation's addresses are known.
 struct PortMapping {
   Protocol protocol = Protocol::kTcp;
   std::optional<Family> only;  // the family of host_ip, "0.0.0.0" or "::"
@@ -41,9 +41,9 @@ struct PortMapping {
   std::uint16_t container_port = 0;
 };
 
-// Checks all of them. The same protocol, host address and port twice with the same target is no
-// error (Nomad does that), with another target it is. ::1 is left out beside 127.0.0.1 or every
-// address, and an error alone.
+// Checks all mappings. The same protocol, host address and port twice is no error with the same
+// target (Nomad does that), but is one with another target. ::1 is left out beside 127.0.0.1 or
+// every address; alone it is an error.
 [[nodiscard]] std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs);
 
 // One entry of a map in the kernel.
@@ -57,11 +57,12 @@ struct DnatEntry {
   bool operator==(const DnatEntry&) const = default;
 };
 
-// The host's side, for messages: "tcp 8080", "udp 192.0.2.7:53", "tcp [2001:db8::1]:80".
+// Returns the host's side, for messages: "tcp 8080", "udp 192.0.2.7:53", "tcp [2001:db8::1]:80".
 [[nodiscard]] std::string DescribeHostPort(const DnatEntry& entry);
 
-// Each published port for the first container address of each family it applies to. A host_ip of a
-// family in which the container has no address is an error (kInvalidConfig).
+// Returns an entry for each published port and each family that it applies to, leading to the
+// container's first address of that family. Throws kInvalidConfig for a host_ip of a family in
+// which the container has no address.
 [[nodiscard]] std::vector<DnatEntry> Resolve(const std::vector<PortMapping>& ports,
                                              const std::vector<Ip>& container_addresses);
 

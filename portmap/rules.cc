@@ -20,7 +20,7 @@ using firewall::SetName;
 using Point = nft::Hook::Point;
 
 constexpr const char* kHostports = "hostports";
-// nft's dstnat. In `output` nft has no such name, only the number.
+// nft's priority dstnat. In `output` nft has no such name, only the number.
 constexpr int kDstnat = -100;
 
 std::vector<firewall::SetRow> Maps() {
@@ -32,7 +32,7 @@ std::vector<firewall::SetRow> Maps() {
   };
 }
 
-// A port published for one host address wins over the same port published for all.
+// A port published on one host address takes precedence over the same port published on all.
 nft::Chain Hostports() {
   nft::Chain chain = {.name = kHostports};
   for (const Family family : kFamilies) {
@@ -46,7 +46,7 @@ nft::Chain Hostports() {
   return chain;
 }
 
-// For packets that arrive, and for those that the node itself sends.
+// Used for packets that arrive, and for packets that the node itself sends.
 nft::Chain Entrance(const std::string& name, Point point, const nft::Rule& exception) {
   return {.name = name,
           .hook = nft::Hook{.type = "nat", .point = point, .priority = kDstnat},
@@ -57,7 +57,7 @@ nft::Chain Entrance(const std::string& name, Point point, const nft::Rule& excep
           }};
 }
 
-// What the node sends itself was translated in `output`. A neighbour on a link can address a frame
+// What the node itself sends was translated in `output`. But a neighbour on a link can send a frame
 // for 127.0.0.1 to the node, and what is published there is for the node alone.
 nft::Rule LeaveIpv4Localhost() {
   // ip daddr 127.0.0.0/8 accept
@@ -65,7 +65,7 @@ nft::Rule LeaveIpv4Localhost() {
 }
 
 // Packets of the node to ::1 are not translated: the kernel drops replies for ::1 from any link but
-// lo. Refused at once, clients that try ::1 first go on to 127.0.0.1.
+// lo. Clients that try ::1 first are refused at once, and go on to 127.0.0.1.
 nft::Rule LeaveIpv6Localhost() {
   // ip6 daddr ::1 accept
   return nft::Rule().Ipv6().Daddr(Prefix("::1/128")).Accept();
@@ -82,7 +82,7 @@ nft::Rule MasqueradeLocalhost() {
       .Masquerade();
 }
 
-// ct status dnat, about a family
+// Begins a rule of `family` with "ct status dnat".
 nft::Rule Published(Family family) {
   return nft::Rule().CtStatusDnat().Only(family);
 }
@@ -92,17 +92,17 @@ void AppendWayBack(std::vector<nft::Rule>& rules, Family family) {
     rules.push_back(rule.OifnameIn(kBridges).Masquerade());
   };
   const std::string snat = SetName(firewall::kSnat, family);
-  // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
+  // Hairpin, and neighbours that use the node's port: replies would go directly over the bridge.
   // ct status dnat ip daddr @snat4 iifname @gateways oifname @bridges masquerade
   masquerade(Published(family).DaddrIn(snat).IifnameIn(kGateways));
   // ct status dnat ip daddr @snat4 iifname @bridges oifname != @gateways oifname @bridges
   // masquerade
-  // So do those of an allocation on the node's own LAN bridge. What comes from that LAN to an
-  // allocation elsewhere keeps its source: the reply passes the node.
+  // The same holds for an allocation on the node's own LAN bridge. Packets from that LAN to an
+  // allocation elsewhere keep their source: the reply passes the node.
   masquerade(Published(family).DaddrIn(snat).IifnameIn(kBridges).OifnameNotIn(kGateways));
   // ct status dnat ip saddr @alloc4 ip daddr @snat4 oifname @bridges masquerade
-  // With br_netfilter the same packets are bridged, not routed, and have no input interface here,
-  // so neighbours are recognised by their addresses.
+  // With br_netfilter the same packets are bridged, not routed, and have no input interface here.
+  // So neighbours are recognized by their addresses.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
     masquerade(Published(family).SaddrIn(SetName(noun, family)).DaddrIn(snat));
   }
@@ -143,7 +143,7 @@ std::uint16_t PortIn(std::span<const std::uint8_t> field) {
   return static_cast<std::uint16_t>(field[0] << 8 | field[1]);
 }
 
-// What the key of `element` says; nullopt if its set is none of our maps.
+// Returns what the key of `element` stands for; nullopt if its set is none of our maps.
 std::optional<DnatEntry> EntryOf(const nft::Element& element) {
   const bool any_address = IsIn(kPort, element);
   const std::span<const std::uint8_t> key(element.key);
