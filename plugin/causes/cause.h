@@ -11,17 +11,17 @@ namespace nomad_bridge::causes {
 struct Cause {
   std::string text;
   Fix fix;
-  bool is_passing = false;   // it passes by itself
-  bool is_meant = false;     // somebody's own rule or policy says so
-  bool ends = true;          // the connection; false: what is wrong costs something else
-  bool is_unprobed = false;  // behind where a probe ends: what that has found answered may be lost
+  bool is_passing = false;   // ends by itself
+  bool is_meant = false;     // intended: somebody's own rule or policy says so
+  bool ends = true;          // the connection; false: the fault does harm elsewhere
+  bool is_unprobed = false;  // beyond the probe's end: what answered the probe may be lost there
 
   bool operator==(const Cause&) const = default;
 };
 
 using Causes = std::vector<Cause>;
 
-// For a subnet that others use, too.
+// The fix if others use the subnet, too.
 [[nodiscard]] inline Fix AnotherSubnet() {
   return Fix::Advice("another subnet in the conflist, then start its allocations anew");
 }

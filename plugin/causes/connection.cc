@@ -28,7 +28,7 @@ Ip AnotherBeyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "193.0.14.129" : "2001:7fd::1").value();
 }
 
-// Of two that qualify the one that works.
+// Of two candidates that qualify, prefers the one that works.
 template <typename Qualifies>
 std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
                                      const Qualifies& qualifies) {
@@ -41,7 +41,7 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
   return found;
 }
 
-// An address of `network` that is not in `known`.
+// Returns an address of `network` that is not in `known`.
 std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
   constexpr std::uint64_t kMost = 8;
   const bool has_hosts = network.prefix_length < network.address.bits();
@@ -54,7 +54,7 @@ std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
   return std::nullopt;
 }
 
-// A machine beyond `uplink`: one that the default route leads to, else a neighbour there.
+// Returns a machine beyond `uplink`: one that the default route leads to, else a neighbour there.
 std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
   const Ip beyond = link::Beyond(family);
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = beyond});
@@ -98,7 +98,7 @@ std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
   if (way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex) {
     return std::nullopt;
   }
-  // First: there a bridge is operational only if a port of it that leads beyond the node is.
+  // First: such a bridge is operational only if a port of it that leads beyond the node is.
   const std::optional<rtnl::Link> uplink =
       FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) { return link.index == way.link; });
   return uplink ? uplink : facts_.FindLink(way.link);
@@ -114,8 +114,8 @@ std::optional<Ip> Planner::NodeAddress(const std::optional<rtnl::Link>& link, Fa
   return own ? std::optional(own->address) : std::nullopt;
 }
 
-// By the uplink that has the published address; else the one that the default route leads out of;
-// else one that is down, and may have had that route; else any with an address.
+// Prefers the uplink that has the published address; then the one of the default route; then one
+// that is down, and may have had that route; then any with an address.
 std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port, Family family) {
   std::optional<rtnl::Link> uplink;
   if (port != nullptr && port->host_ip) {
@@ -139,8 +139,8 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port
   return uplink;
 }
 
-// Beyond the node, by a route that the container has. One that is there for certain is the node's
-// own router.
+// Returns an address beyond the node that the container has a route to. The node's own router
+// certainly exists.
 std::optional<Ip> Planner::FindRouted(rtnl::Socket& container, Family family) {
   const std::optional<Ip> router = net_.LookUpRoute({.destination = link::Beyond(family)}).gateway;
   std::set<Ip> known = net_.AllAddresses();
@@ -163,7 +163,7 @@ std::optional<Ip> Planner::FindRouted(rtnl::Socket& container, Family family) {
   return std::nullopt;
 }
 
-// Where the network gives no default route, anyone is somebody that its other routes lead to.
+// If the network gives no default route, anyone is somebody that its other routes lead to.
 void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) {
   const state::Record& record = *connection.server_record;
   const Family family = connection.server.family();
@@ -194,7 +194,8 @@ void Planner::SetClient(Connection& connection, const Ip& client, const portmap:
   } else if ((connection.client_record = FindHolder(client))) {
     connection.from = Connection::Place::kAllocation;
   } else {
-    // Who is routed to by a link without an address comes by another one.
+    // If the route to the client leads by a link without an address, the client's packets come by
+    // another link.
     connection.uplink = LinkOf(way);
     if (!NodeAddress(connection.uplink, client.family())) {
       connection.uplink = UplinkOfAnyone(port, client.family());
@@ -260,7 +261,7 @@ std::optional<Connection> Planner::ByUsualUplink(const Connection& connection,
   return other;
 }
 
-// Of the node itself, or of an allocation that has published the port.
+// The service is the node's own, or an allocation's that has published the port.
 void Planner::SetService(Connection& connection) {
   for (const state::Records::Reading& each : facts_.host.records.ReadAll()) {
     for (const portmap::DnatEntry& port :

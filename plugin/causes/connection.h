@@ -24,15 +24,16 @@ struct Connection {
   Place to = Place::kAllocation;
   portmap::Protocol protocol = portmap::Protocol::kTcp;
   Ip source;
-  // As the client asks for it: of a published port an address of the node, and the node's port.
+  // The destination that the client uses: for a published port an address of the node, and the
+  // node's port.
   Ip destination;
   std::uint16_t port = 0;
-  // Who answers, behind every translation: `destination` and `port` where there is none.
+  // The end that answers, after every translation: `destination` and `port` if there is none.
   Ip server;
   std::uint16_t server_port = 0;
   std::optional<state::Record> client_record;  // kAllocation
   std::optional<state::Record> server_record;  // kAllocation
-  // By which a client from beyond comes, or by which one beyond is reached.
+  // The link by which a client from beyond comes, or by which a server beyond is reached.
   std::optional<rtnl::Link> uplink;
   bool is_client_named = false;  // false: the source stands for anyone beyond the node
 
@@ -48,38 +49,38 @@ class Planner {
  public:
   explicit Planner(NodeFacts& facts) : facts_(facts), net_(facts.host.net) {}
 
-  // To a published port, from `client`, or from anyone beyond the node. nullopt: the node has
-  // neither a way there nor an address that anybody could ask for.
+  // Plans a connection to a published port, from `client`, or from anyone beyond the node. Returns
+  // nullopt if the node has neither a route there nor an address that a client could use.
   [[nodiscard]] std::optional<Connection> ToPort(const state::Record& record,
                                                  const portmap::DnatEntry& port,
                                                  const std::optional<Ip>& client);
-  // The same by another uplink: the one that anyone's packets come by.
+  // Plans the same connection by another uplink: the one that anyone's packets come by.
   [[nodiscard]] std::optional<Connection> ByUsualUplink(const Connection& connection,
                                                         const portmap::DnatEntry& port);
-  // The same from somebody else beyond the node.
+  // Plans the same connection from another client beyond the node.
   [[nodiscard]] std::optional<Connection> ByAnotherClient(const Connection& connection);
-  // From the allocation of `record` to `destination`: the node, an allocation, or any machine.
-  // nullopt: the allocation has no address of that family.
+  // Plans a connection from the allocation of `record` to `destination`: the node, an allocation,
+  // or any machine. Returns nullopt if the allocation has no address of that family.
   [[nodiscard]] std::optional<Connection> FromAllocation(const state::Record& record,
                                                          portmap::Protocol protocol,
                                                          const Ip& destination,
                                                          std::uint16_t port);
-  // From `client` to the allocation's own address.
+  // Plans a connection from `client` to the allocation's own address.
   [[nodiscard]] std::optional<Connection> ToAllocation(const state::Record& record,
                                                        portmap::Protocol protocol,
                                                        std::uint16_t port,
                                                        const Ip& client);
 
  private:
-  // Where a client is, and how it gets here.
+  // Sets where a client is, and how it reaches the node.
   void SetClient(Connection& connection, const Ip& client, const portmap::DnatEntry* port);
-  // Who answers at an address of the node.
+  // Sets who answers at an address of the node.
   void SetService(Connection& connection);
   void SetAnyone(Connection& connection, const portmap::DnatEntry& port);
   [[nodiscard]] std::optional<Ip> FindRouted(rtnl::Socket& container, Family family);
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
                                                          Family family);
-  // That `way` leads out of.
+  // Returns the link that `way` leads out of.
   [[nodiscard]] std::optional<rtnl::Link> LinkOf(const rtnl::RouteAnswer& way);
   [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address);
   [[nodiscard]] std::optional<Ip> NodeAddress(const std::optional<rtnl::Link>& link, Family family);
@@ -91,13 +92,13 @@ class Planner {
 // "ip", "ip -6"
 [[nodiscard]] std::string IpTool(Family family);
 
-// The way of the answers on the node, or in the container (`input_link` 0).
+// Returns the query for the route of answers on the node, or in the container (`input_link` 0).
 [[nodiscard]] rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link);
 
-// The node's own address in the container's network.
+// Returns the node's own address in the container's network.
 [[nodiscard]] std::optional<Ip> OwnGateway(const state::Record& record, Family family);
 
-// `command`, in the container's namespace.
+// Returns `command`, to be run in the container's namespace.
 [[nodiscard]] std::string InsideFix(const state::Record& record, const std::string& command);
 
 }  // namespace nomad_bridge::causes

@@ -8,7 +8,7 @@
 namespace nomad_bridge::causes {
 
 Fix ConntrackRoom::Enlarge() const {
-  // More are in it than it may have where the limit was lowered.
+  // After the limit was lowered, the table may hold more than the limit allows.
   return Cat("sysctl -w net/netfilter/nf_conntrack_max=", std::max(used, most) * 2);
 }
 

@@ -1,4 +1,4 @@
-// How full the table of connections is: a new one finds no place in a full one, and is dropped.
+// How full the conntrack table is: with a full table, a new connection is dropped.
 #pragma once
 
 #include "base/fix.h"
@@ -7,7 +7,7 @@ namespace nomad_bridge::causes {
 
 struct ConntrackRoom {
   long used = 0;
-  long most = 0;  // 0: this kernel follows no connections
+  long most = 0;  // 0: this kernel has no conntrack
 
   [[nodiscard]] bool IsFull() const { return most != 0 && used >= most; }
   [[nodiscard]] Fix Enlarge() const;

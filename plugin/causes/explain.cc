@@ -30,7 +30,7 @@ class Explainer {
         trail_(trail),
         tool_(IpTool(connection.family())) {}
 
-  // What follows from the station at which it ends.
+  // Returns the causes that follow from the station at which the connection ends.
   [[nodiscard]] Causes ByStation(const Station& failed) {
     Causes causes = At(failed.what);
     if (causes.empty()) {
@@ -88,7 +88,7 @@ class Explainer {
                   std::move(advice));
   }
 
-  // `seen`: the packet, with its mark.
+  // Asks for the route with the mark of the packet `seen`.
   [[nodiscard]] std::string LookAtRoutes(const Ip& destination,
                                          const Ip& source,
                                          const rtnl::Link& input,
@@ -151,7 +151,8 @@ class Explainer {
     if (IsByReversePath(net_, way, *input, connection_.source)) {
       return {StrictReversePath(*input, connection_.ClientText())};
     }
-    // Whom the node cannot answer, by a blackhole or without a route, the kernel does not hear.
+    // If the node cannot answer the source, by a blackhole or without a route, the kernel drops the
+    // packet unheard.
     const rtnl::RouteAnswer back = net_.LookUpRoute({.destination = connection_.source});
     if (way.error != 0 && back.error != 0) {
       return {NoWayBack(back,
@@ -217,7 +218,7 @@ class Explainer {
     return causes.empty() ? FindSilence(record) : causes;
   }
 
-  // The queues of the bridge and of the port, and the bridge's table.
+  // Looks at the queues of the bridge and of the port, and at the bridge's table.
   Causes ByLinks(const state::Record& record) {
     const std::optional<rtnl::Link> veth = facts_.FindLink(state::HostVethName(record.id));
     for (const std::optional<rtnl::Link>& link : {GatewayOf(connection_.server_record), veth}) {
@@ -242,7 +243,7 @@ class Explainer {
                                            connection_.server.is_ipv4() ? "arp" : "icmp6"))))};
   }
 
-  // Filters of tc that it passes on the node: they may drop it.
+  // Names the tc filters that the packet passes on the node: they may drop it.
   Causes FindFilters(const std::string& direction) {
     const std::optional<state::Record>& record = connection_.server_record;
     for (const std::optional<rtnl::Link>& link :
@@ -317,8 +318,8 @@ class Explainer {
     return causes.empty() ? FindFilters("ingress") : causes;
   }
 
-  // A packet that has passed all rules leaves by the link that its route has, if somebody there
-  // answers for the next hop.
+  // A packet that has passed all rules leaves by the link of its route, if the next hop there
+  // answers.
   Causes AtLeave() {
     const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
     const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = far});

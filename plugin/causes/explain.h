@@ -1,5 +1,5 @@
-// Why a probe's packet, or its answer, got no further than it did: one question more to the kernel,
-// by where it was seen last.
+// Explains why a probe's packet, or its answer, got no further: one more question to the kernel,
+// depending on where it was last seen.
 //
 // Errors   kKernel
 #pragma once
@@ -11,11 +11,11 @@ namespace nomad_bridge::causes {
 
 struct Diagnosis {
   Way way;
-  Causes causes;                 // empty: it was answered
-  bool is_by_rule = false;       // the kernel has named a rule; else it follows from the way
-  bool is_in_container = false;  // where it ended
+  Causes causes;                 // empty: the connection was answered
+  bool is_by_rule = false;       // the kernel has named a rule; else the cause follows from the way
+  bool is_in_container = false;  // the connection ended in a container
   bool is_refused = false;       // nobody listens
-  bool is_by_policy = false;     // of ours: whom it keeps out is no fault
+  bool is_by_policy = false;     // our policies refuse it: no fault
 };
 
 // Probes the connection. Throws kKernel if the kernel has lost a part of the trace.

@@ -18,7 +18,7 @@ using nft::TableFamily;
 using probe::PacketKind;
 using Point = nft::Hook::Point;
 
-// A container as it is found, with its namespace held open.
+// A container as it is now, with its namespace held open.
 struct Inside {
   explicit Inside(const state::Record& of) : record(of), netns(FindNetns(of)) {
     if (netns) {
@@ -28,7 +28,7 @@ struct Inside {
 
   const state::Record& record;
   std::optional<netlink::Netns> netns;
-  std::optional<Interior> interior;  // nullopt: it is not to be seen from here
+  std::optional<Interior> interior;  // nullopt: it cannot be seen from here
 
   [[nodiscard]] bool HasLink() const { return interior && interior->link; }
   [[nodiscard]] Fix Command(const std::string& command) const { return InsideFix(record, command); }
@@ -38,7 +38,7 @@ Causes Advise(const std::string& text, const std::string& advice) {
   return {{.text = text, .fix = Fix::Advice(advice)}};
 }
 
-// A sandbox or a virtual machine has taken the frames, and does not answer. What it means to do
+// A sandbox or a virtual machine has taken the frames, and does not answer. What happens inside it
 // cannot be seen.
 Causes FindSilentReader(Inside& inside) {
   const std::optional<std::string> note =
@@ -50,8 +50,8 @@ Causes FindSilentReader(Inside& inside) {
   return causes;
 }
 
-// What is sent to `next`, a neighbour of the container, gets no further: it does not answer, or is
-// put down at a wrong place.
+// Packets to `next`, a neighbour of the container, get no further: the neighbour does not answer,
+// or its entry is wrong.
 Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
   rtnl::Socket& net = inside.interior->net;
   const rtnl::Link& own = *inside.interior->link;
@@ -85,8 +85,8 @@ Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
                        next.is_ipv4() ? "arp" : "icmp6"));
 }
 
-// How the container sends `query`, which does not leave by its own interface as it should; `what`
-// is that.
+// Explains how the container sends `query`, which does not leave by the container's own interface;
+// `what` describes the packet.
 Causes FindWayFault(NodeFacts& facts,
                     Inside& inside,
                     const rtnl::RouteQuery& query,
@@ -205,7 +205,7 @@ Causes ExplainInContainer(const Connection& connection, const Trail& trail) {
                        InsideFix(inside.record, Cat(IpTool(destination.family()), " address"))));
 }
 
-// A rule inside, such as a sidecar's, has led it to another port.
+// A rule inside the container, such as a sidecar's, has led the packet to another port.
 Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   const Seen* const input = FindInServer(trail, PacketKind::kRequest, Point::kInput, true);
   Inside inside(*connection.server_record);
@@ -223,7 +223,7 @@ Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trai
     }
   }
   if (trail.IsRefused() || !inside.HasLink()) {
-    return {};  // who listens says why
+    return {};  // the listener explains it
   }
   rtnl::RouteQuery query = AnswersOf(connection, 0);
   return FindWayFault(facts, inside, query, PacketText(connection, PacketKind::kAnswer));

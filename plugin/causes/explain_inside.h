@@ -8,23 +8,23 @@
 
 namespace nomad_bridge::causes {
 
-// The request does not leave the client's container.
+// Explains why the request does not leave the client's container.
 [[nodiscard]] Causes ExplainLeaving(NodeFacts& facts,
                                     const Connection& connection,
                                     const Trail& trail);
 
-// Frames do not get into the container of `record`.
+// Explains why frames do not get into the container of `record`.
 [[nodiscard]] Causes ExplainEntering(const state::Record& record);
 
-// The request gets into the server's container, and to no service.
+// Explains why the request gets into the server's container, but to no service.
 [[nodiscard]] Causes ExplainInContainer(const Connection& connection, const Trail& trail);
 
-// The request comes to a service, and is not answered, or refused.
+// Explains why a service gets the request and does not answer, or refuses.
 [[nodiscard]] Causes ExplainService(NodeFacts& facts,
                                     const Connection& connection,
                                     const Trail& trail);
 
-// The answer does not leave the server's container.
+// Explains why the answer does not leave the server's container.
 [[nodiscard]] Causes ExplainAnswer(NodeFacts& facts,
                                    const Connection& connection,
                                    const Trail& trail);

@@ -12,7 +12,7 @@ namespace {
 
 using probe::PacketKind;
 
-// A rule that gives it to a program, behind which it was not seen.
+// Returns a rule that hands the packet to a program, if the packet was not seen afterwards.
 const Seen* KeptByRule(const Trail& trail) {
   const Seen* const last = trail.steps.empty() ? nullptr : &trail.steps.back();
   const bool is_kept = last != nullptr && !last->marker &&
@@ -21,7 +21,7 @@ const Seen* KeptByRule(const Trail& trail) {
   return is_kept ? last : nullptr;
 }
 
-// Our rules drop what conntrack does not take for a part of a connection.
+// Our rules drop what conntrack does not count to a connection.
 Causes ByConntrack(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   Causes untracked = FindUntracking(facts, connection, trail);
   if (!untracked.empty()) {
@@ -33,7 +33,7 @@ Causes ByConntrack(NodeFacts& facts, const Connection& connection, const Trail& 
                               "raw; sysctl net.netfilter")}};
 }
 
-// What our rules drop is meant, unless somebody else's doing leads it to them.
+// A drop by our rules is intended, unless somebody else's change leads the packet to these rules.
 Causes ByOurs(NodeFacts& facts,
               const Connection& connection,
               const Trail& trail,
@@ -48,8 +48,8 @@ Causes ByOurs(NodeFacts& facts,
   return causes.empty() ? Causes{CauseOf(facts, connection, drop, "drops")} : causes;
 }
 
-// Whether somebody else beyond the node gets past the rule. Its own text does not always tell: a
-// chain may be entered, or a set looked up, by the client's address before.
+// Returns whether another client beyond the node gets past the rule. The rule's text does not
+// always show it: an earlier rule may jump to a chain, or look up a set, by the client's address.
 bool IsAboutClients(NodeFacts& facts, const Connection& connection, const Seen& drop) {
   const std::optional<Connection> other = Planner(facts).ByAnotherClient(connection);
   if (!other) {
@@ -61,7 +61,7 @@ bool IsAboutClients(NodeFacts& facts, const Connection& connection, const Seen& 
          same->step.chain != drop.step.chain || same->step.handle != drop.step.handle;
 }
 
-// Of a rule of somebody else.
+// The cause, for a rule of somebody else.
 Cause ByOthers(NodeFacts& facts, const Connection& connection, const Seen& drop) {
   Cause cause = CauseOf(facts, connection, drop, "drops");
   return !cause.is_meant && IsAboutClients(facts, connection, drop) ? AboutClients(std::move(cause))

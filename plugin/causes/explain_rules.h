@@ -1,5 +1,4 @@
-// The part of explain.h that is about rules: those that end a connection, and those that lead it
-// elsewhere.
+// The part of explain.h about rules: rules that end a connection, and rules that lead it elsewhere.
 //
 // Errors   kKernel
 #pragma once
@@ -9,17 +8,17 @@
 
 namespace nomad_bridge::causes {
 
-// The rule that has dropped the request or the answer, or has kept it; empty: none has.
+// Finds the rule that has dropped the request or the answer, or has kept it; empty if none has.
 [[nodiscard]] Causes ExplainByRule(NodeFacts& facts,
                                    const Connection& connection,
                                    const Trail& trail);
 
-// A rule of somebody else on the node that has translated the destination.
+// Finds somebody else's rule on the node that has translated the destination.
 [[nodiscard]] Causes FindRedirect(NodeFacts& facts,
                                   const Connection& connection,
                                   const Trail& trail);
 
-// A rule of somebody else that keeps conntrack from following: nothing is translated then.
+// Finds somebody else's rule that keeps conntrack from tracking: then nothing is translated.
 [[nodiscard]] Causes FindUntracking(NodeFacts& facts,
                                     const Connection& connection,
                                     const Trail& trail);

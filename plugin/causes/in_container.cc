@@ -68,19 +68,20 @@ std::set<Family> PublishedFamilies(const state::Record& record) {
   return families;
 }
 
-// Whether answers to the client, if one is named, need the default route of `family`.
+// Returns whether answers to the client, if it is known, need the default route of `family`.
 bool NeedsDefaultRoute(rtnl::Socket& container, const std::optional<Ip>& client, Family family) {
   return !client ||
          (client->family() == family && container.LookUpRoute({.destination = *client}).error != 0);
 }
 
-// Neither a route leads beyond every network, nor one drops what is sent there: that is meant.
+// Returns whether no route leads beyond the networks, and none drops such packets (which is
+// intended).
 bool LacksDefaultRoute(rtnl::Socket& container, const std::vector<Route>& routes, Family family) {
   return !HasDefaultRoute(routes, family) &&
          container.LookUpRoute({.destination = link::Beyond(family)}).error == ENETUNREACH;
 }
 
-// Those that ADD gave.
+// Looks at the default routes that ADD gave.
 void LookAtDefaultRoutes(rtnl::Socket& container,
                          const rtnl::Link& link,
                          const state::Record& record,
@@ -94,7 +95,7 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
       continue;
     }
     const std::optional<Ip> gateway = FindGateway(record, family);
-    // With a prefix of another length, say, the container does not know it as a neighbour.
+    // For example with a prefix of another length, the container does not know it as a neighbour.
     const bool is_neighbour =
         gateway && container.LookUpRoute({.destination = *gateway}).error == 0;
     const std::string by = is_neighbour ? "" : Format(" dev {} onlink", ShellWord(link.name));
@@ -110,12 +111,12 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
   }
 }
 
-// `own` is what packets come by.
+// `own`: the interface that packets come by.
 bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtnl::Link>& own) {
   return listener.link != 0 && own && listener.link != own->index && listener.link != own->master;
 }
 
-// Of one whom nobody reaches on `listening.where`.
+// Returns why nobody can be reached on `listening.where`.
 std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
   if (!listening.has_any) {
     return Cat("no listener on ", listening.where);
@@ -132,11 +133,11 @@ std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
                       listening.port.container_ip);
 }
 
-// On `number`, a port of the container.
+// Finds the listener on `number`, a port of the container.
 Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::DnatEntry& port) {
   Listening listening{.port = port, .where = Cat(portmap::Text(port.protocol), '/', number)};
   if (port.protocol == portmap::Protocol::kSctp) {
-    listening.is_answered = true;  // whose sockets are not listed
+    listening.is_answered = true;  // SCTP sockets are not listed
     return listening;
   }
   listening.listeners =
@@ -153,7 +154,7 @@ Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::
   return listening;
 }
 
-// On which somebody listens at `address`.
+// Returns the ports on which somebody listens at `address`.
 std::vector<std::uint16_t> PortsAt(Interior& inside,
                                    sockets::Protocol protocol,
                                    const Ip& address) {
@@ -271,7 +272,7 @@ Causes FindInContainer(Interior& inside, const std::optional<Ip>& client) {
              .fix = InsideFix(record, set_link + "up")}};
   }
   Causes causes = FindBlackhole(container, *link, InsideFix(record, ""));
-  Causes of_stack;  // what a sandbox or a virtual machine does without
+  Causes of_stack;  // causes that do not matter to a sandbox or a virtual machine
   if (const std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
     of_stack.push_back(
         {.text = *mismatch,

@@ -8,7 +8,7 @@
 
 namespace nomad_bridge::causes {
 
-// The policy that refuses it; empty: none does.
+// Returns the policy that refuses the connection; empty if none does.
 [[nodiscard]] Causes FindInPolicies(state::Host& host, const Connection& connection);
 
 }  // namespace nomad_bridge::causes

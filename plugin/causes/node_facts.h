@@ -1,5 +1,5 @@
-// What the looks of one command have in common about the node: asked once, when it is first needed,
-// and not again. For commands that change nothing.
+// Facts about the node that several checks of one command need: asked once, when first needed. For
+// commands that change nothing.
 //
 // Errors   kKernel
 #pragma once
@@ -23,11 +23,11 @@ class NodeFacts {
   [[nodiscard]] const std::vector<rtnl::Link>& Links();
   [[nodiscard]] std::optional<rtnl::Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<rtnl::Link> FindLink(int index);
-  // By which it is reached (link/uplink.h).
+  // The links by which the node is reached (link/uplink.h).
   [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] const std::vector<Cidr>& Addresses(const rtnl::Link& link);
-  // Whether it has an address of `family` on one of these, or on a link that stands for none, such
-  // as lo.
+  // Returns whether the node has an address of `family` on an uplink, or on a link that belongs to
+  // no network, such as lo.
   [[nodiscard]] bool HasAddress(Family family);
   [[nodiscard]] bool HasDefaultRoute(Family family);
   [[nodiscard]] const state::Record::DefaultRoutes& DefaultRoutes();

@@ -15,7 +15,7 @@
 namespace nomad_bridge::causes {
 namespace {
 
-// One look at the node.
+// Looks at the node once.
 class NodeLook {
  public:
   NodeLook(NodeFacts& facts,
@@ -85,7 +85,7 @@ class NodeLook {
                   : Fix(Format("ip link set {} up", ShellWord(uplink.name))));
   }
 
-  // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
+  // A link that was set down and up again has lost its IPv6 addresses, and all routes by gateways.
   void LookForLostDefaultRoute() {
     const std::optional<std::string> lacks = FindNoWayBeyond(facts_, port_);
     if (lacks && HasLostDefaultRoute(facts_, record_, port_.container_ip.family())) {
@@ -126,7 +126,7 @@ class NodeLook {
   Causes causes_;
 };
 
-// What comes for `address` leaves by another link than the container's network, or by none.
+// Packets for `address` leave by another link than that of the container's network, or by none.
 Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address) {
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = address});
   const std::string show = Format("{} route get {}", IpTool(address.family()), address);
@@ -151,7 +151,7 @@ Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address
                                      show))}};
 }
 
-// Another machine, or an entry that somebody made, has its address.
+// Another machine has the address, or somebody added a neighbour entry for it.
 Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
   const std::optional<rtnl::Neighbour> neighbour =
@@ -170,7 +170,7 @@ Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const I
                             expected.Text()),
              .fix = Format("{} neigh del {} dev {}", tool, address, ifname)}};
   }
-  // What is its for this node alone: the other machine keeps its link.
+  // Changes only this node's entry: the other machine keeps its link.
   return {{.text = Format("{} is at {} for this node, not at {}: another machine on '{}' has it, "
                           "too",
                           address,
@@ -241,10 +241,10 @@ Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
   const std::optional<rtnl::Link> bridge = facts.FindLink(record.link.bridge);
   if (!veth || !bridge || !bridge->up || !veth->operational || veth->master != bridge->index ||
       veth->forwarding) {
-    return {};  // a reconcile says what is missing
+    return {};  // a reconcile names what is missing
   }
   Cause held{.text = Format("bridge port '{}' does not forward", veth->name)};
-  if (bridge->forward_delay == 0) {  // no spanning tree, which alone may hold a port back
+  if (bridge->forward_delay == 0) {  // no spanning tree, which alone may block a port
     held.fix = Format("bridge link set dev {} state 3", ShellWord(veth->name));
     return {held};
   }

@@ -27,14 +27,14 @@ using probe::PacketKind;
 using Point = nft::Hook::Point;
 using Place = Connection::Place;
 
-// A neighbour that is there has answered by then.
+// A neighbour that exists has answered by then.
 constexpr std::chrono::milliseconds kLongest{500};
-// An address of IPv6 that is new finds no neighbours for so long, as others may have it.
+// A new IPv6 address finds no neighbours until then, because others may have the address.
 constexpr std::chrono::milliseconds kNewAddress{2500};
-// What a rule has dropped is seen by then in the other namespace, too.
+// By then a drop by a rule shows in the other namespace, too.
 constexpr std::chrono::milliseconds kMoment{20};
 
-// Seen from a container the client's side or the server's: a namespace may have both.
+// Returns the client's or the server's side of a container's marker: a namespace may have both.
 Side SideOf(const probe::Marker& marker, PacketKind packet) {
   const bool is_netdev = marker.family == TableFamily::kNetdev;
   const bool leaves = is_netdev
@@ -66,7 +66,7 @@ class Run {
       watches.push_back({.observer = Observer::Start(*server_, WhatInside())});
     }
     trail_.was_sent = Send();
-    // A rule that drops a packet of one's own fails its sending, too.
+    // A rule that drops a packet of this process makes the sending fail, too.
     Await(watches, trail_.was_sent ? kLongest : kMoment);
     reset.reset();
     ForgetConnection();
@@ -81,8 +81,7 @@ class Run {
     Side side = Side::kNode;  // of the last marker
   };
 
-  // By chance, as far as two probes of a node need it. The kernel's own random numbers may have to
-  // be waited for.
+  // Random enough that two probes of a node differ. The kernel's own random numbers may block.
   [[nodiscard]] probe::Flow ChooseFlow() const {
     constexpr std::uint16_t kFirstPort = 50000;
     constexpr std::uint16_t kPorts = 10000;
@@ -99,7 +98,7 @@ class Run {
 
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
 
-  // The kernel does not ask again at once for a neighbour that it is asking for in vain.
+  // The kernel does not ask again soon for a neighbour that has not answered: drops its entry.
   void RequireUnasked() {
     const std::optional<state::Record>& record = connection_.server_record;
     const std::optional<rtnl::Link> gateway =
@@ -136,7 +135,7 @@ class Run {
     return what;
   }
 
-  // The links by which the node is reached, with the ports of those that are bridges.
+  // Returns the links by which the node is reached, with the ports of those that are bridges.
   [[nodiscard]] std::set<std::string> Uplinks() {
     std::set<std::string> names;
     for (const rtnl::Link& link : facts_.Uplinks()) {
@@ -180,7 +179,7 @@ class Run {
                                         : inside.record.link.gateway_ifname;
   }
 
-  // The bridge and the host's end of the containers at both ends.
+  // Adds the bridge and the host ends of the containers at both ends.
   void AddContainerLinks(std::set<std::string>& devices) {
     for (const std::optional<state::Record>* const record :
          {&connection_.client_record, &connection_.server_record}) {
@@ -196,9 +195,9 @@ class Run {
     }
   }
 
-  // Of what leaves the node: the answer to a client beyond, the request to a server beyond, and a
-  // request that a rule of somebody else has sent elsewhere. A bridge hands it on to its ports:
-  // there it is caught.
+  // Catches what leaves the node: the answer to a client beyond, the request to a server beyond, or
+  // to where somebody else's rule has sent it. On a bridge it is caught at the ports, which get it
+  // from the bridge.
   void AddCatches(const std::set<std::string>& uplinks, std::vector<probe::Catch>& catches) {
     for (const std::string& uplink : uplinks) {
       const std::optional<rtnl::Link> link = facts_.FindLink(uplink);
@@ -235,7 +234,7 @@ class Run {
             .device = {}};
   }
 
-  // To which what leaves the node is sent there.
+  // Returns the neighbour to which packets that leave the node are sent.
   [[nodiscard]] std::optional<Ip> NextHop() {
     const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
     const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = far});
@@ -254,7 +253,7 @@ class Run {
     return probe::Inject(host_.netns, Entry(), Frame(probe::FirstPacket(flow_)));
   }
 
-  // As a neighbour on the uplink's network sends it.
+  // Builds the frame as a neighbour on the uplink's network sends it.
   [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet) {
     const rtnl::Link& uplink = *connection_.uplink;
     const std::optional<rtnl::Neighbour> neighbour =
@@ -263,7 +262,7 @@ class Run {
     return probe::Framed(TakerOf(uplink), neighbour ? neighbour->mac : kAnyone, packet);
   }
 
-  // What comes by a bridge comes by a port of it.
+  // Packets that come by a bridge come by one of its ports.
   [[nodiscard]] int Entry() {
     const rtnl::Link& uplink = *connection_.uplink;
     if (uplink.kind == "bridge") {
@@ -277,7 +276,7 @@ class Run {
     return uplink.index;
   }
 
-  // The MAC that a neighbour on the uplink's network sends to.
+  // Returns the MAC that a neighbour on the uplink's network sends to.
   [[nodiscard]] Mac TakerOf(const rtnl::Link& uplink) const {
     const std::optional<state::Record>& record = connection_.server_record;
     const bool is_on_bridge = record && !connection_.IsPublished() && !uplink.name.empty() &&
@@ -320,7 +319,7 @@ class Run {
            connection_.family() == Family::kIpv6;
   }
 
-  // False at the deadline.
+  // Returns false at the deadline.
   static bool AwaitMore(const std::vector<Watch>& watches, Deadline deadline) {
     std::vector<pollfd> waiting;
     waiting.reserve(watches.size());
@@ -348,7 +347,7 @@ class Run {
     watch.fresh.clear();
   }
 
-  // Those of one namespace come in their order; a request goes to the server's, an answer back.
+  // Events of one namespace are in order: a request enters the server's, an answer comes back.
   void Sort() {
     const auto place = [](const Seen& seen) {
       const int side = static_cast<int>(seen.side);
@@ -370,7 +369,7 @@ class Run {
                                                              .is_end = true}) != nullptr;
   }
 
-  // It is over, and would be counted for some seconds more.
+  // The connection is over, and would be counted for some seconds more.
   void ForgetConnection() {
     if (!host_.conntrack) {
       host_.conntrack = conntrack::Conntrack::In(host_.netns);

@@ -22,7 +22,7 @@ bool IsByReversePath(rtnl::Socket& net,
                      const rtnl::RouteAnswer& answer,
                      const rtnl::Link& link,
                      const Ip& source) {
-  // Since Linux 6.15 the answer is EINVAL, as to much else.
+  // Since Linux 6.15 the answer is EINVAL, which has many other reasons, too.
   if (answer.error != EINVAL || !source.is_ipv4()) {
     return answer.error == EXDEV;
   }

@@ -1,4 +1,5 @@
-// rp_filter: the kernel drops what comes by another link than the way back to its source.
+// rp_filter: the kernel drops packets that come by another link than the route back to their
+// source.
 #pragma once
 
 #include <string>
@@ -9,20 +10,21 @@
 
 namespace nomad_bridge::causes {
 
-// The link's own setting or that of all, the greater one: 1 is strict, 2 loose.
+// The link's own setting or that of all links, whichever is greater: 1 is strict, 2 loose.
 [[nodiscard]] bool IsReversePathStrict(std::string_view ifname);
 [[nodiscard]] Fix LoosenReversePath(std::string_view ifname);
 
-// Whether `answer`, to a query about what comes by `link` from `source`, is that of rp_filter.
+// Returns whether rp_filter caused `answer`, to a query about packets that come by `link` from
+// `source`.
 [[nodiscard]] bool IsByReversePath(rtnl::Socket& net,
                                    const rtnl::RouteAnswer& answer,
                                    const rtnl::Link& link,
                                    const Ip& source);
 
-// What comes by `link` from `source`, as a person names it, is dropped.
+// The cause that packets by `link` from `source`, as a person names it, are dropped.
 [[nodiscard]] Cause StrictReversePath(const rtnl::Link& link, const std::string& source);
 
-// Whether this machine has dropped anything so since it started.
+// Returns whether this machine has dropped such a packet since it started.
 [[nodiscard]] bool HasReversePathDropped();
 
 }  // namespace nomad_bridge::causes

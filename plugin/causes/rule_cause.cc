@@ -22,7 +22,7 @@ using nft::TableFamily;
 using probe::PacketKind;
 using Place = Connection::Place;
 
-// The container that `seen` is in; nullptr: the node.
+// Returns the container in which `seen` is; nullptr: the node.
 const state::Record* ContainerOf(const Connection& connection, const Seen& seen) {
   const std::optional<state::Record>& record =
       seen.side == Side::kClient ? connection.client_record : connection.server_record;
@@ -40,7 +40,7 @@ bool IsLookup(const Seen& seen) {
   return seen.packet == PacketKind::kAsk || seen.packet == PacketKind::kTold;
 }
 
-// The line of `nft -a list chain` that has the rule's handle; empty: it cannot be had.
+// Returns the line of `nft -a list chain` with the rule's handle; empty if there is none.
 std::string ReadRule(NodeFacts& facts, const Connection& connection, const Seen& seen) {
   const std::optional<std::string> tool = foreign::FindTool("nft");
   if (!tool || seen.step.handle == 0) {
@@ -76,7 +76,7 @@ std::string ReadRule(NodeFacts& facts, const Connection& connection, const Seen&
   return {};
 }
 
-// A chain that is for the operator's own rules, on the way to this one.
+// Returns whether the rule is in a chain for the operator's own rules, or behind one.
 bool IsOperators(const Connection& connection, const Seen& seen) {
   std::vector<std::string> chains = {"DOCKER-USER",
                                      "ufw-user-forward",
@@ -95,7 +95,7 @@ bool IsOperators(const Connection& connection, const Seen& seen) {
          std::ranges::any_of(seen.path, [&](const auto& each) { return Contains(chains, each); });
 }
 
-// What tells these packets from others at that hook, in one of two languages.
+// A match for these packets at that hook, in one of two languages.
 struct Match {
   std::optional<Ip> source;
   std::optional<Ip> destination;
@@ -103,7 +103,7 @@ struct Match {
   std::uint16_t destination_port = 0;
 };
 
-// An address of the node is left out: it has several.
+// Leaves out an address of the node, because the node has several.
 Match MatchOf(const Connection& connection, const Seen& seen) {
   const auto if_own = [&](const std::optional<Ip>& address) {
     const bool is_own =
@@ -201,7 +201,7 @@ std::string CommandOf(const Connection& connection, const Seen& seen) {
                       NftMatch(connection, match));
 }
 
-// What our own rules drop is meant.
+// A drop by our own rules is intended.
 Cause OfOurs(NodeFacts& facts, const Connection& connection, const Seen& seen, std::string text) {
   const auto passes = [&](std::string_view chain) {
     return std::ranges::any_of(seen.path,
@@ -233,7 +233,7 @@ std::string LookupText(const Connection& connection, const Seen& seen) {
                                          : (is_arp ? "ARP replies" : "neighbour advertisements");
 }
 
-// ufw keeps its own rules; what iptables is told it forgets with the next reload.
+// ufw keeps rules of its own; rules added by iptables are lost with the next reload.
 std::optional<std::string> UfwCommand(NodeFacts& facts,
                                       const Connection& connection,
                                       const Seen& seen) {

@@ -1,6 +1,7 @@
-// What a rule that a probe has met does to the connection, and the command that lets it pass.
+// Explains what a rule that a probe has met does to the connection, and gives the command that lets
+// the connection pass.
 //
-// Shapes   The rule's text is as `nft` prints it, where that is installed.
+// Shapes   The rule's text is as `nft` prints it, if nft is installed.
 // Errors   kKernel
 #pragma once
 
@@ -11,14 +12,14 @@
 
 namespace nomad_bridge::causes {
 
-// `seen`: a rule, or a chain's policy; `does`: "drops". A rule that somebody means gets advice: one
-// in a chain for the operator's own, one about clients' addresses, and one of ours.
+// `seen`: a rule, or a chain's policy; `does`: "drops". An intended rule gets advice instead of a
+// command: a rule in a chain for the operator's own, a rule about clients' addresses, and ours.
 [[nodiscard]] Cause CauseOf(NodeFacts& facts,
                             const Connection& connection,
                             const Seen& seen,
                             const std::string& does);
 
-// `cause`, of a rule that only some clients meet: a ban, which no command undoes.
+// Returns `cause` for a rule that only some clients meet: a ban, which no command undoes.
 [[nodiscard]] Cause AboutClients(Cause cause);
 
 // "packets for the port", "what it sends to 10.0.0.1:80"; "what the port answers", "the answer"

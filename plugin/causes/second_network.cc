@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMainTable = 254;
 
-// Another interface with a default route in the table that all look up.
+// Finds another interface with a default route in the table that all packets look up.
 std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
                                            const rtnl::Link& own,
                                            Family family) {
@@ -25,7 +25,8 @@ std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
   return std::nullopt;
 }
 
-// The attachment of the same container whose interface `link` is, if it drops others' addresses.
+// Finds the attachment of the same container with the interface `link`, if that drops foreign
+// addresses.
 std::optional<state::Record> FindChecked(state::Host& host,
                                          const state::Record& record,
                                          const rtnl::Link& link) {

@@ -18,11 +18,10 @@ namespace {
 using probe::Sighting;
 using Point = nft::Hook::Point;
 
-// A client asks again after 1 second, and after 3: if it, or the service, is slow, that shows by
-// then.
+// A client repeats its request after 1 second, and after 3. By then a slow client or service shows.
 constexpr std::chrono::seconds kPatience{4};
 
-// What comes for the port, and what is answered.
+// Matches packets for the port, and answers.
 std::vector<nft::Rule> RulesFor(const Connection& connection) {
   const auto protocol = static_cast<std::uint8_t>(connection.protocol);
   const std::uint16_t type = connection.family() == Family::kIpv4 ? ETH_P_IP : ETH_P_IPV6;
@@ -64,14 +63,14 @@ std::string LineOf(const nft::TraceStep& step) {
       VerdictText(step.verdict));
 }
 
-// One direction's first packet.
+// The first packet of one direction.
 struct Passage {
   std::vector<probe::Marker> markers;
   bool is_dropped = false;
   bool is_repeated = false;  // another packet has followed
 
   [[nodiscard]] bool IsSeen() const { return !markers.empty(); }
-  // All rules of the node's IP hooks have let it through.
+  // Returns whether all rules of the node's IP hooks have let it through.
   [[nodiscard]] bool HasPassed() const {
     return std::ranges::any_of(markers, [](const probe::Marker& each) {
       return each.is_end && each.family == nft::TableFamily::kInet &&
@@ -81,7 +80,7 @@ struct Passage {
   [[nodiscard]] bool IsLost() const { return IsSeen() && !is_dropped && !HasPassed(); }
 };
 
-// A connection, from its first packet on. The client's port tells it from others.
+// A connection, from its first packet on, recognized by the client's port.
 class Followed {
  public:
   explicit Followed(const Connection& connection) : connection_(connection) {}
@@ -144,7 +143,7 @@ class Followed {
     }
   }
 
-  // What no rule says.
+  // Returns the reason when no rule shows one.
   [[nodiscard]] std::string WhyNot() const {
     constexpr std::string_view kNoRule =
         "gets no further, and no rule that is seen says so: a queue without a program, "
@@ -173,7 +172,7 @@ class Followed {
   Passage answer_;
 };
 
-// False at the deadline.
+// Returns false at the deadline.
 bool AwaitEvents(const probe::Observer& observer, Deadline deadline) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       deadline - std::chrono::steady_clock::now());
@@ -184,7 +183,7 @@ bool AwaitEvents(const probe::Observer& observer, Deadline deadline) {
 }  // namespace
 
 Traced TraceClient(state::Host& host, const Connection& connection, Deadline deadline) {
-  // The number is a part of its tables' name.
+  // The number is part of the name of its tables.
   const auto number = static_cast<std::uint32_t>(::getpid());
   probe::Observer observer = probe::Observer::Start(
       host.netns, {.flow = {.token = number}, .others = RulesFor(connection)});

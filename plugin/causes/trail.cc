@@ -42,7 +42,8 @@ bool Trail::IsCaught(probe::PacketKind packet) const {
   return std::ranges::any_of(steps, [&](const Seen& each) { return IsCatch(each, packet); });
 }
 
-// Without egress hooks it is caught at a hook that has no device (netlink/probe/observer.h).
+// Without egress hooks the datagram is caught at a hook without a device
+// (netlink/probe/observer.h).
 bool Trail::HasLeftForReader() const {
   return !reader_link.empty() && std::ranges::any_of(steps, [&](const Seen& each) {
     return IsCatch(each, probe::PacketKind::kRequest) &&

@@ -1,4 +1,4 @@
-// Where the packets of a probe were seen, in their order.
+// Where the packets of a probe were seen, in order.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct Seen : probe::Sighting {
 
 class Trail {
  public:
-  bool was_sent = true;       // false: the link, or the namespace, does not take it
+  bool was_sent = true;       // false: the link or the namespace did not take it
   bool is_complete = true;    // false: the kernel has lost some of the trace
-  std::vector<Seen> steps;    // of request and answer, in their order
+  std::vector<Seen> steps;    // of request and answer, in order
   std::vector<Seen> lookups;  // of neighbours
-  // By which a datagram leaves the node for a sandbox or a virtual machine, and where it is caught.
-  // Empty: the server's container has its frames itself, or the probe is TCP.
+  // The link by which a datagram leaves the node for a sandbox or a virtual machine, and where it
+  // is caught. Empty: the server's container handles its frames itself, or the probe is TCP.
   std::string reader_link;
 
-  // In front of all rules of a hook, or behind them.
+  // Before all rules of a hook, or after them.
   struct Place {
     Side side = Side::kNode;
     probe::PacketKind packet = probe::PacketKind::kRequest;
@@ -35,16 +35,16 @@ class Trail {
     bool is_end = false;
     std::string device = {};  // empty: any
   };
-  // nullptr: it was not seen there
+  // Returns nullptr if it was not seen there.
   [[nodiscard]] const Seen* Find(const Place& place) const;
-  // nullptr: none was seen
+  // Returns nullptr if no marker was seen.
   [[nodiscard]] const Seen* LastMarker() const;
-  // The rule, or policy, that has dropped it.
+  // Returns the rule or the policy that has dropped it.
   [[nodiscard]] const Seen* Drop() const;
   [[nodiscard]] const Seen* LookupDrop() const;
-  // The request or the answer was taken off its way by us.
+  // Returns whether we took the request or the answer off its way.
   [[nodiscard]] bool IsCaught(probe::PacketKind packet) const;
-  // A datagram was taken off its way to a sandbox or a virtual machine.
+  // Returns whether a datagram was taken off its way to a sandbox or a virtual machine.
   [[nodiscard]] bool HasLeftForReader() const;
   [[nodiscard]] bool IsRefused() const;  // by a reset
 };

@@ -13,7 +13,7 @@ using Place = Connection::Place;
 using Point = nft::Hook::Point;
 using What = Station::What;
 
-// The stations of a connection, and what shows that its packets have passed each.
+// Builds the stations of a connection, with what shows that its packets have passed each one.
 class Builder {
  public:
   Builder(const Connection& connection, const Trail& trail)
@@ -31,7 +31,7 @@ class Builder {
   }
 
  private:
-  // From one allocation to another one on its bridge, or from beyond by a bridge that both are on.
+  // From one allocation to another on the same bridge, or from beyond by a bridge that both are on.
   [[nodiscard]] bool IsBridged() const {
     if (connection_.to != Place::kAllocation || connection_.IsPublished() ||
         connection_.from == Place::kNode) {
@@ -63,7 +63,7 @@ class Builder {
                         .point = Point::kPrerouting}) != nullptr;
   }
 
-  // On the node, in front of a hook's rules, or behind them.
+  // On the node, before a hook's rules or after them.
   [[nodiscard]] bool IsAt(PacketKind packet,
                           Point point,
                           bool is_end = false,
@@ -110,7 +110,7 @@ class Builder {
     AddAnswers(is_inside(PacketKind::kAnswer, Point::kOutput, false));
   }
 
-  // A datagram is taken off its way in front of its service.
+  // A datagram is taken off its way before its service.
   void AddAnswers(bool is_answered) {
     if (connection_.protocol == portmap::Protocol::kTcp) {
       Add(What::kService, "service", is_answered && !trail_.IsRefused());
@@ -137,7 +137,7 @@ class Builder {
          .state = has_passed ? Station::State::kPassed : Station::State::kNotReached});
   }
 
-  // What was seen further on has passed what is before.
+  // A packet that was seen at a later station has passed the earlier ones.
   void MarkStates() {
     bool has_passed = false;
     for (auto station = way_.stations.rbegin(); station != way_.stations.rend(); ++station) {

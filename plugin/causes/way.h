@@ -1,4 +1,4 @@
-// The way of a connection as one line: where it passes, and where it ends.
+// The way of a connection as one line: which stations it passes, and where it ends.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace nomad_bridge::causes {
 
 struct Station {
   enum class State : std::uint8_t { kPassed, kFailed, kNotReached };
-  // What a packet does there, which is where it stops if that fails.
+  // What a packet does at the station; it stops there if that fails.
   enum class What : std::uint8_t {
-    kEnter,       // it comes from beyond, or leaves its own namespace
-    kPrerouting,  // rules, before it is routed
+    kEnter,       // comes from beyond, or leaves its own namespace
+    kPrerouting,  // rules, before the routing decision
     kRoute,
     kInput,      // rules, for the node itself
     kForward,    // rules, for others
@@ -33,7 +33,7 @@ struct Station {
 struct Way {
   std::vector<Station> stations;
 
-  // nullptr: it passes all of them
+  // Returns nullptr if it passes all stations.
   [[nodiscard]] const Station* Failed() const;
   [[nodiscard]] bool IsWhole() const { return Failed() == nullptr; }
   [[nodiscard]] bool Passes(Station::What what) const;
