@@ -26,7 +26,7 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// A new file in a directory: without a name, or, where the file system has no such (overlayfs
+// A new file in a directory: without a name or, if the file system does not support that (overlayfs
 // before Linux 6.1), with a random one that the destructor removes.
 class FreshFile {
  public:
@@ -35,8 +35,8 @@ class FreshFile {
       : fd_(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
     // EISDIR: a kernel or file system that does not know the flag.
     if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-      // A hidden name is neither a lease nor a record to those who list the directory. mkostemp(3)
-      // wants six X, and puts others in their place.
+      // A hidden name is neither a lease nor a record to readers of the directory. mkostemp(3)
+      // needs six X, and replaces them.
       name_ = Cat(directory, "/.nomad-bridge-XXXXXX");
       fd_ = UniqueFd(::mkostemp(name_.data(), O_CLOEXEC));
     }
@@ -64,7 +64,7 @@ class FreshFile {
   std::string name_;
 };
 
-// Returns when read(2) does not block.
+// Returns when read(2) would not block.
 void AwaitReadable(int fd, const std::string& name, Deadline deadline) {
   using std::chrono::milliseconds;
   pollfd ready{.fd = fd, .events = POLLIN};
@@ -179,7 +179,7 @@ void WriteBestEffort(int fd, std::string_view text) {
   try {
     WriteAll(fd, text, "the log");
   } catch (const Error&) {
-    // Nowhere to report it.
+    // There is nowhere to report the error.
   }
 }
 
@@ -249,7 +249,7 @@ void EnsureDirectory(const std::string& path) {
     return;
   }
   if (error == EEXIST && !FindStatus(path)) {
-    return EnsureDirectory(path);  // another command has removed it since
+    return EnsureDirectory(path);  // another command has removed it meanwhile
   }
   throw Error(Code::kIo,
               Format("cannot create the directory '{}'", path),

@@ -54,13 +54,14 @@ void RequireWritable(const std::string& directory);
 // Removes `path`; absent is success.
 void EnsureFileGone(const std::string& path);
 
-// What to type against something else in the place of our file `path`; nothing is lost by it.
+// Returns the command that moves away whatever is in the place of our file `path`; nothing is lost.
 [[nodiscard]] std::string MoveAway(const std::string& path);
-// Between an error's details and that.
+// Between an error's details and that command.
 constexpr std::string_view kMoveItAway = "; move it away: ";
 
-// FindFile() of a file of ours: where a directory is in its place the error says what to type, and
-// a FIFO is not waited for: one without a writer is empty, another one has to end within kTimeout.
+// FindFile() for a file of ours. If a directory is in its place, the error names the command that
+// helps. A FIFO does not block: without a writer it counts as empty, with one it must end within
+// kTimeout.
 [[nodiscard]] std::optional<std::string> FindOwnFile(const std::string& path,
                                                      std::size_t max_bytes = 1 << 20);
 
@@ -70,7 +71,7 @@ void EnsureDirectory(const std::string& path);
 // The names in a directory, in no order, without "." and ".."; empty if it does not exist.
 [[nodiscard]] std::vector<std::string> Entries(const std::string& directory);
 
-// Calls `look` with these names until it returns true.
+// Calls `look` with these names until `look` returns true.
 void ForEachEntryUntil(const std::string& directory,
                        const std::function<bool(std::string_view)>& look);
 

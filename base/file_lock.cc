@@ -37,7 +37,7 @@ void RequireOrder(LockKind kind, const std::string& what) {
   }
 }
 
-// `is_whole`: flock(2), for which a file that can be read is enough.
+// `is_whole`: for flock(2), which needs no more than a readable file.
 UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
   constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC;
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0600));
@@ -62,7 +62,7 @@ class Ticker {
     struct sigaction wake {};
     wake.sa_handler = [](int) {};  // without SA_RESTART: the call returns EINTR
     ::sigaction(SIGALRM, &wake, &before_);
-    // The parent may have blocked it: masks survive execve(2).
+    // The parent may have blocked the signal: masks survive execve(2).
     sigset_t alarm;
     ::sigemptyset(&alarm);
     ::sigaddset(&alarm, SIGALRM);

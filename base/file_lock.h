@@ -7,7 +7,7 @@
 //            A symbolic link in the place of a lock file is not followed.
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
-// Ownership  The object holds the lock; both are released by its destruction. Lock files stay.
+// Ownership  The object holds the lock; its destructor releases both. Lock files stay.
 // Locks      The order: a command takes its own attachment's lock first, then that of a full pool,
 //            then the leases' lock or the rules', and never one of these while it holds the other.
 //            The lock of another attachment is only tried (TryTake) while any lock is held. So no
@@ -38,7 +38,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 enum class LockKind { kAttachment, kPool, kLeases, kRules };
 
-// A lock that this thread holds, counted by its kind as long as it lives.
+// A lock that this thread holds. While it lives, it is counted by its kind.
 class FileLock {
  public:
   // Opens or creates `path` and locks it, or one byte of it. `what` completes "timed out waiting
@@ -47,11 +47,11 @@ class FileLock {
                                      std::optional<std::uint64_t> byte,
                                      LockKind kind,
                                      const std::string& what);
-  // nullopt if another process holds it.
+  // Returns nullopt if another process holds the lock.
   [[nodiscard]] static std::optional<FileLock> TryTake(const std::string& path,
                                                        std::uint64_t byte,
                                                        LockKind kind);
-  // Whether this thread holds any.
+  // Returns whether this thread holds any lock.
   [[nodiscard]] static bool IsAnyHeld();
 
  private:
@@ -60,7 +60,8 @@ class FileLock {
   struct Uncount {
     void operator()(int* count) const;
   };
-  // Before the descriptor, whose end is the lock's: the log that was kept is written after that.
+  // Declared before the descriptor: members are destroyed in reverse order, so the lock ends first,
+  // and the kept log is written after that.
   std::unique_ptr<int, Uncount> count_;
   UniqueFd fd_;
 };

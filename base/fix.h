@@ -1,5 +1,5 @@
-// What to do about what is wrong: a command that can be pasted into a shell and heals it. Where
-// none can, words.
+// What to do about a fault: a command that can be pasted into a shell and repairs it; if there is
+// none, words.
 #pragma once
 
 #include <string>

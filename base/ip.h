@@ -75,7 +75,7 @@ struct Cidr {
   auto operator<=>(const Cidr&) const = default;
 };
 
-// As in front of a port: an IPv6 address in brackets.
+// The address as it stands before a port: IPv6 in brackets.
 [[nodiscard]] std::string Bracketed(const Ip& ip);
 
 // Without their prefix lengths.
@@ -88,8 +88,9 @@ struct Mac {
 
   // "02:42:ac:1a:40:02" (':' or '-' between the bytes).
   [[nodiscard]] static std::optional<Mac> Parse(std::string_view text);
-  // The MAC of an interface with `ip`: 0a:58 and IPv4's four bytes; for IPv6 0a:59 and four bytes
-  // of a hash. Derived from the address, so that neighbours' caches stay valid when it is reused.
+  // The MAC of an interface with `ip`: 0a:58 and the four bytes of an IPv4 address; for IPv6 0a:59
+  // and four bytes of a hash. Derived from the address, so that neighbours' caches stay valid when
+  // the address is used again.
   [[nodiscard]] static Mac For(const Ip& ip);
   // The MAC of an interface without an address (a host veth, a bridge), derived from its name.
   [[nodiscard]] static Mac ForName(std::string_view name);

@@ -23,7 +23,7 @@ template <typename List, typename T>
   return std::ranges::find(list, value) != list.end();
 }
 
-// `names` are those of the enumerators, which count from 0.
+// Finds an enumerator by its name. `names`: of the enumerators, which count from 0.
 template <typename Enum, std::size_t kCount>
 [[nodiscard]] std::optional<Enum> FindNamed(const std::array<std::string_view, kCount>& names,
                                             std::string_view name) {

@@ -13,13 +13,13 @@
 
 namespace nomad_bridge {
 
-// `text` as it is.
+// Writes `text` as it is.
 void WriteLog(std::string_view text);
 
 // Called when a lock is released.
 void WriteKeptLog();
 
-// As Format() does.
+// Writes a line, formatted as by Format().
 template <typename... Parts>
 void LogLine(Pattern<std::type_identity_t<Parts>...> pattern, const Parts&... parts) {
   WriteLog(Cat("nomad-bridge: ", Format(pattern, parts...), '\n'));

@@ -1,6 +1,6 @@
-// Answers that are asked for once for each key.
+// Caches one answer for each key.
 //
-// Errors   what `ask` throws: then nothing is remembered.
+// Errors   what `ask` throws: then nothing is cached.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace nomad_bridge {
 
-// `answers[key]`; the first time it is what `ask` returns.
+// Returns `answers[key]`; the first time, calls `ask` for it.
 template <typename Key, typename Answer, typename Ask>
 [[nodiscard]] const Answer& AskOnce(std::map<Key, Answer>& answers,
                                     const std::type_identity_t<Key>& key,

@@ -1,10 +1,10 @@
-// What differs from what should be, and the mode in which a reconcile looks for it.
+// A mismatch is something that differs from what it should be; Mode says whether it is repaired.
 //
-// A check is a function `Check...(..., Mismatches&)`: it adds a mismatch for each thing that is not
-// as it should be, together with what puts that right. In mode kRepair this is done at once, before
-// the check goes on. So nothing is looked for in one place and repaired in another.
+// A check is a function `Check...(..., Mismatches&)`. It adds a mismatch for each thing that is not
+// as it should be, together with its repair. In mode kRepair, Add() repairs at once, before the
+// check goes on. So nothing is looked for in one place and repaired in another.
 //
-// Errors  Those of a repair are thrown; its mismatch is one that is left, then.
+// Errors  Errors of a repair are thrown; its mismatch then counts as left.
 #pragma once
 
 #include <array>
@@ -25,27 +25,27 @@ enum class Mode { kLook, kRepair };
 
 struct Mismatch {
   enum class Area {
-    kBridge,      // with the gateway's addresses
+    kBridge,      // and the gateway's addresses
     kForwarding,  // sysctls by which the node forwards
     kLocalhost,   // route_localnet, and the tc filter that makes it safe
     kPort,        // a host veth
     kLease,
     kRecord,
-    kTable,        // tables, sets, chains and rules of ours
-    kStaticRules,  // those in the tables of iptables-nft and iptables-legacy
-    kElement,      // of an attachment or a bridge
-    kLeftOver,     // what nothing explains: stale attachments, leases and elements without an owner
+    kTable,          // tables, sets, chains and rules of ours
+    kStaticRules,    // rules in the tables of iptables-nft and iptables-legacy
+    kElement,        // of an attachment or a bridge
+    kLeftOver,       // stale attachments; leases and elements without an owner
     kOtherFirewall,  // a zone of firewalld
-    kPolicy,         // whether policies see what passes a bridge
+    kPolicy,         // whether policies see the traffic of a bridge
   };
 
   Area area = Area::kBridge;
-  std::string owner;  // the bridge or container whose it is; empty: the node's
+  std::string owner;  // the bridge or container that it belongs to; empty: the node
   std::string text;   // "bridge 'nomad' is down"
   bool repairable = true;
   Fix fix = {};                                 // if it is not repairable
-  std::optional<Family> family = std::nullopt;  // whose connections it is about; nullopt: of both
-  // The part that is wrong, for those who ask for it: a sysctl, "chain forward", "hairpin mode".
+  std::optional<Family> family = std::nullopt;  // whose connections suffer; nullopt: of both
+  // The part that is wrong, for callers that need it: a sysctl, "chain forward", "hairpin mode".
   std::string part = {};
 
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
@@ -57,12 +57,12 @@ struct Mismatch {
   }
 };
 
-// What puts it right.
+// Returns what repairs it.
 [[nodiscard]] inline Fix FixOf(const Mismatch& mismatch) {
   return mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix;
 }
 
-// As programs read them, in the enumerators' order.
+// The names in JSON, in the enumerators' order.
 constexpr std::array<std::string_view, 12> kAreaNames = {"bridge",
                                                          "forwarding",
                                                          "localhost",
@@ -87,7 +87,7 @@ class Mismatches {
   [[nodiscard]] Mode mode() const { return mode_; }
   [[nodiscard]] bool is_repairing() const { return mode_ == Mode::kRepair; }
 
-  // In mode kRepair `repair` puts it right before this returns.
+  // Adds a mismatch. In mode kRepair, runs `repair` before returning.
   template <typename Repair>
   void Add(Mismatch mismatch, Repair repair) {
     left_.push_back(std::move(mismatch));
@@ -97,15 +97,15 @@ class Mismatches {
       left_.pop_back();
     }
   }
-  // What only somebody else can put right. Once, also if several find it, as networks do that share
-  // a bridge.
+  // Adds a mismatch that only somebody else can repair; once, even if several networks on a bridge
+  // find it.
   void AddUnrepairable(Mismatch mismatch) {
     mismatch.repairable = false;
     if (!Contains(left_, mismatch)) {
       left_.push_back(std::move(mismatch));
     }
   }
-  // Found together, and repaired together if that is the mode.
+  // Adds mismatches that were found together, and in mode kRepair were repaired together.
   void AddAll(std::vector<Mismatch> mismatches) {
     Append(is_repairing() ? repaired_ : left_, std::move(mismatches));
   }

@@ -1,4 +1,4 @@
-// What somebody who typed something unknown may have meant.
+// Suggests what somebody may have meant who typed something unknown.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace nomad_bridge {
 
-// The one of `known` that takes the fewest characters to add, take away or change: half as many
-// as were typed, and three, at most. Empty if there is none.
+// Returns the member of `known` that takes the fewest characters to add, remove or change: at most
+// half as many as were typed, and at most three. Empty if there is none.
 [[nodiscard]] std::string_view FindNearest(std::string_view typed,
                                            const std::vector<std::string_view>& known);
 
-// "; did you mean 'job'?" of that; empty if there is none.
+// Returns "; did you mean 'job'?", or an empty string.
 [[nodiscard]] std::string Suggestion(std::string_view typed,
                                      const std::vector<std::string_view>& known);
 

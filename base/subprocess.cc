@@ -105,8 +105,8 @@ void Read(UniqueFd& from, std::string& text) {
   }
 }
 
-// Writes a part of `rest`, which poll(2) promises not to block; closes `to` behind the last one, or
-// if nobody reads.
+// Writes a part of `rest`, which poll(2) promises not to block. Closes `to` at the end of `rest`,
+// or if nobody reads.
 void Write(UniqueFd& to, std::string_view& rest) {
   const ssize_t written =
       ::write(to.get(), rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF));
@@ -169,7 +169,7 @@ std::string ExitInfo::HowItEnded() const {
 ExitInfo RunSubprocess(const Subprocess& program) {
   Pipes pipes;
   const pid_t child = Spawn(program, pipes);
-  // Else the pipes would have no end.
+  // Otherwise the pipes would never end.
   pipes.in.reader = UniqueFd();
   pipes.out.writer = UniqueFd();
   pipes.err.writer = UniqueFd();
@@ -183,7 +183,7 @@ ExitInfo RunSubprocess(const Subprocess& program) {
   ::kill(-child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (error != 0) {  // nothing would tell when it ends
+  if (error != 0) {  // nothing would show when it ends
     throw Error(Code::kKernel, Format("cannot watch '{}'", program.path), ErrnoText(error));
   }
   if (exit.how == End::kExit) {

@@ -17,7 +17,7 @@ std::size_t CharacterLength(std::string_view text) {
   if (first < 0x80) {
     return 1;
   }
-  // The ones at the start of the first byte; one alone begins no character.
+  // Counts the ones at the start of the first byte; a single one begins no character.
   const auto length = static_cast<std::size_t>(std::countl_one(first));
   if (length < 2 || length > 4 || text.size() < length) {
     return 0;
@@ -30,7 +30,7 @@ std::size_t CharacterLength(std::string_view text) {
     }
     character = character << 6 | (byte & 0x3fU);
   }
-  // The first that needs so many bytes: no overlong forms.
+  // The first character of each length: excludes overlong forms.
   constexpr std::array<char32_t, 5> kLowest = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = character >= 0xd800 && character <= 0xdfff;
   return character >= kLowest.at(length) && character <= 0x10ffff && !is_surrogate ? length : 0;
@@ -41,8 +41,8 @@ bool IsControl(std::string_view character) {
   return character < " " || character == "\x7f" || is_c1;
 }
 
-// `text` with every character replaced by what `map` returns for it, and with '?' for every byte
-// that is not part of a well-formed one.
+// Returns `text` with each character replaced by what `map` returns, and '?' for each byte that
+// belongs to no well-formed character.
 std::string MapCharacters(std::string_view text, std::string_view (*map)(std::string_view)) {
   std::string mapped;
   mapped.reserve(text.size());
@@ -106,7 +106,7 @@ std::string ShellWord(std::string_view text) {
 
 std::string Printable(std::string_view text) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
-  if (std::ranges::all_of(text, is_plain)) {  // nearly always, and each comment of an ADD is asked
+  if (std::ranges::all_of(text, is_plain)) {  // nearly always; each ADD's comments pass here
     return std::string(text);
   }
   return MapCharacters(text, [](std::string_view character) -> std::string_view {
@@ -118,7 +118,7 @@ std::string Printable(std::string_view text) {
 }
 
 std::string Excerpt(std::string_view text, std::size_t max_bytes) {
-  // A character more, so that none is invalid only because it was cut.
+  // One character more, so that no character is invalid only because it was cut.
   return CutUtf8(Printable(text.substr(0, max_bytes + 4)), max_bytes);
 }
 

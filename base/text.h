@@ -43,7 +43,7 @@ template <typename... Parts>
   return text;
 }
 
-// "a, b, c": of each element what `part_of` makes of it.
+// Joins "a, b, c": `part_of` returns the text of each element.
 template <typename List, typename PartOf = std::identity>
 [[nodiscard]] std::string Joined(const List& list, std::string_view between, PartOf part_of = {}) {
   std::string text;
@@ -86,13 +86,14 @@ template <typename... Parts>
   return text.append(rest);
 }
 
-// What stands between the characters of `separators`, without empty ones: SplitFields(text, "\n")
-// are the lines, SplitFields(line, " \t") the words. Not a stream: the first one sets up a locale,
-// some 2 % of what an ADD does in user space.
+// Returns the parts between the characters of `separators`, without empty ones: SplitFields(text,
+// "\n") are the lines, SplitFields(line, " \t") the words. Not a stream: the first one sets up a
+// locale, some 2 % of what an ADD does in user space.
 [[nodiscard]] std::vector<std::string> SplitFields(std::string_view text,
                                                    std::string_view separators);
 
-// What stands before the next `end`, which is taken, too; all of `rest` without one.
+// Removes the text before the next `end` and `end` itself, and returns the text; all of `rest` if
+// there is no `end`.
 [[nodiscard]] inline std::string_view TakeUntil(char end, std::string_view& rest) {
   const std::string_view taken = rest.substr(0, rest.find(end));
   rest.remove_prefix(std::min(taken.size() + 1, rest.size()));

@@ -1,10 +1,10 @@
-// The steps that undo what a failing ADD has done, run last first by the destructor.
+// Steps that undo what a failing ADD has done. The destructor runs them, the last one first.
 //
-// Order      A step is given before what it undoes is begun: that may be done although it fails. So
-//            it succeeds if there is nothing to undo.
-// Ownership  Closures capture by value whatever is declared after the Undo: it is destroyed first,
-//            so a reference would dangle.
-// Errors     A step that fails is logged and ignored: DEL is what guarantees the clean-up.
+// Order      Add a step before you begin what it undoes: this may be done even if it fails. So a
+//            step must succeed if there is nothing to undo.
+// Ownership  Closures must capture by value whatever is declared after the Undo: it is destroyed
+//            first, so a reference would dangle.
+// Errors     A step that fails is logged and ignored: DEL guarantees the clean-up.
 #pragma once
 
 #include <exception>
@@ -38,7 +38,7 @@ class Undo {
   void Then(std::string name, std::function<void()> act) {
     steps_.push_back({std::move(name), std::move(act)});
   }
-  // Everything has succeeded: drops the steps.
+  // Drops the steps: everything has succeeded.
   void Keep() { steps_.clear(); }
 
  private:
