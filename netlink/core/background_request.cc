@@ -15,7 +15,7 @@
 namespace nomad_bridge::netlink {
 namespace {
 
-// Of all descriptors those in `kept`, which is sorted, stay open.
+// Closes all descriptors except those in `kept`, which is sorted.
 bool CloseAllBut(std::span<const int> kept) {
   unsigned int from = 0;
   for (const int fd : kept) {
@@ -32,12 +32,13 @@ int Membarrier(int command) {
   return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0));
 }
 
-// Forks a child that closes all but `kept`, and then does `work`, which says whether it succeeded.
+// Forks a child that closes all but `kept` and then does `work`, which returns whether it
+// succeeded.
 template <typename Work>
 std::optional<pid_t> StartChild(std::vector<int> kept, Work work) {
   std::ranges::sort(kept);
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    // Those of before: we have no other children between two calls.
+    // Reaps the children of earlier calls: we have no others between two calls.
   }
   const pid_t pid = ::fork();
   if (pid == 0) {

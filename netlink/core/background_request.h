@@ -1,5 +1,5 @@
-// Children that wait for the kernel, while we go on: for what it has done long before it lets go of
-// the process that asked.
+// Children that wait for the kernel while we go on. The kernel has often done a request long before
+// it releases the process that sent it.
 //
 // Child    Closes every descriptor but the sockets it needs before all else: no stream whose end
 //          somebody waits for, no lock. It writes no memory that is ours, and outlives us.
@@ -20,18 +20,18 @@
 
 namespace nomad_bridge::netlink {
 
-// A child closes `kept` after a grace period of RCU. Returns its pid.
-// This is for sockets by which something was removed from nf_tables. The process that closes the
-// last of them waits until the kernel has freed what was removed, and meanwhile nobody can change
-// nf_tables. After a grace period it is free, and closing costs nothing. nullopt: the kernel has no
-// such call (nohz_full), or no child could be made; then our own end waits.
+// Starts a child that closes `kept` after an RCU grace period, and returns its pid. For sockets by
+// which something was removed from nf_tables: the process that closes the last of them waits until
+// the kernel has freed what was removed, and meanwhile nobody can change nf_tables. After a grace
+// period closing costs nothing. Returns nullopt if the kernel has no such call (nohz_full), or no
+// child could be made; then this process waits when it ends.
 [[nodiscard]] std::optional<pid_t> CloseAfterGracePeriod(std::span<const int> kept);
 
 // A request that a child sends and waits for.
 class BackgroundRequest {
  public:
-  // `bytes`: a whole request, sent by `socket`. `kept`: what the child has open until the kernel
-  // lets go of it, besides.
+  // `bytes`: a whole request, sent by `socket`. `kept`: other descriptors that the child keeps open
+  // until the kernel releases it.
   [[nodiscard]] static std::optional<BackgroundRequest> Start(std::span<const char> bytes,
                                                               int socket,
                                                               std::span<const int> kept);
@@ -42,9 +42,9 @@ class BackgroundRequest {
   ~BackgroundRequest() = default;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // Can be read, for poll(2), when the child has ended.
+  // Becomes readable, for poll(2), when the child has ended.
   [[nodiscard]] int fd() const { return handle_.get(); }
-  // It is reaped then.
+  // Reaps the child if it has ended.
   [[nodiscard]] bool HasEnded();
 
  private:

@@ -35,7 +35,7 @@ class Message {
     Head(header);
   }
 
-  // The fixed header that follows nlmsghdr (or opens a nest), before any attribute.
+  // Puts the fixed header that follows nlmsghdr (or opens a nest), before any attribute.
   template <typename Header>
   void Head(const Header& header) {
     Append(std::as_bytes(std::span(&header, 1)));
@@ -43,7 +43,7 @@ class Message {
   void PutU8(int attribute, std::uint8_t value) { Put(attribute, &value, sizeof value); }
   void PutU16(int attribute, std::uint16_t value) { Put(attribute, &value, sizeof value); }
   void PutU32(int attribute, std::uint32_t value) { Put(attribute, &value, sizeof value); }
-  // With the final zero that the kernel's names have; PutBytes writes none.
+  // Puts a final zero, as the kernel's names have; PutBytes puts none.
   void PutText(int attribute, const std::string& text);
   void PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
     Put(attribute, bytes.data(), bytes.size());
@@ -82,10 +82,10 @@ class Nest {
 class Attributes {
  public:
   Attributes() = default;
-  // Those after a fixed header of `header_size` bytes.
+  // The attributes after a fixed header of `header_size` bytes.
   Attributes(const nlmsghdr* message, std::size_t header_size);
 
-  // The value as a T, if it is one by its size.
+  // Returns the value as a T if it has that size.
   template <typename T>
   [[nodiscard]] std::optional<T> Number(int attribute) const {
     const std::span<const std::uint8_t> bytes = Bytes(attribute);
@@ -101,16 +101,16 @@ class Attributes {
   [[nodiscard]] auto U32(int attribute) const { return Number<std::uint32_t>(attribute); }
   [[nodiscard]] std::optional<std::uint16_t> U16Be(int attribute) const;
   [[nodiscard]] std::optional<Ip> Address(int attribute) const;
-  // Up to the final zero; empty if absent.
+  // Returns the text up to the final zero; empty if absent.
   [[nodiscard]] std::string Text(int attribute) const;
-  // The raw value; empty if absent.
+  // Returns the raw value; empty if absent.
   [[nodiscard]] std::span<const std::uint8_t> Bytes(int attribute) const;
   // No attributes if absent.
   [[nodiscard]] Attributes Inside(int attribute) const;
-  // For lists: the insides of all of that type, in order.
+  // Returns the insides of all attributes of that type, in order, for lists.
   [[nodiscard]] std::vector<Attributes> InsideEach(int attribute) const;
 
-  // Those in `bytes`.
+  // Returns the attributes in `bytes`.
   [[nodiscard]] static Attributes Of(std::span<const std::uint8_t> bytes);
 
  private:
@@ -128,7 +128,7 @@ template <typename Header>
 
 // How the kernel answered a request. Moves only: each message has one owner.
 struct Reply {
-  int error = 0;      // errno, positive; 0: the kernel did it; EPROTO: what it said is no errno
+  int error = 0;      // positive errno; 0: success; EPROTO: the kernel's value is no errno
   std::string words;  // what the kernel said about the error (extended ack); often nothing
   std::vector<NlMessage> messages;
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kCurrent = "/proc/self/ns/net";
 
-// Either an open network namespace, or why there is none.
+// An open network namespace, or the reason why there is none.
 struct Opened {
   UniqueFd fd;
   std::string refusal;
@@ -34,7 +34,7 @@ struct Opened {
 };
 
 Opened TryOpen(const std::string& path) {
-  // Any file may stand there: O_NONBLOCK, because opening a FIFO would wait for its writer.
+  // The path may be any file: without O_NONBLOCK, opening a FIFO would wait for its writer.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     const int why = errno;
@@ -44,7 +44,7 @@ Opened TryOpen(const std::string& path) {
   if (::fstatfs(fd.get(), &system) != 0) {
     return {.refusal = ErrnoText(errno)};
   }
-  // NS_GET_NSTYPE only on nsfs: to another file the same ioctl number may mean something else.
+  // NS_GET_NSTYPE only on nsfs: another file may give the same ioctl number another meaning.
   if (system.f_type != NSFS_MAGIC || ::ioctl(fd.get(), NS_GET_NSTYPE) != CLONE_NEWNET) {
     return {.refusal = "it is no network namespace"};
   }

@@ -26,7 +26,7 @@ struct NetnsId {
   // 0: the kernel has none, before Linux 5.14; nullopt: not asked for.
   std::optional<std::uint64_t> cookie = {};
 
-  // Cookies are compared where both are there.
+  // Compares cookies only if both are known.
   bool operator==(const NetnsId& other) const {
     return device == other.device && inode == other.inode &&
            (!cookie || !other.cookie || cookie == other.cookie);
@@ -49,7 +49,7 @@ class Netns {
   // The namespace that `socket` (any socket of ours) was opened in.
   [[nodiscard]] static Netns OfSocket(int socket);
 
-  // Without the cookie, for which a socket is needed.
+  // Without the cookie, which needs a socket.
   [[nodiscard]] const NetnsId& id() const { return id_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -59,12 +59,12 @@ class Netns {
   NetnsId id_;
 };
 
-// Calls `act` with every network namespace that a mount or a process holds, each once, as far as
-// they are visible here: in this mount namespace and in /proc. `path` leads to it. Some may have
-// gone meanwhile.
+// Calls `act` once for every network namespace that a mount or a process holds, as far as it is
+// visible here: in this mount namespace and in /proc. `path` leads to the namespace. Some may be
+// gone by then.
 void ForEachNetns(const std::function<void(const Netns& netns, const std::string& path)>& act);
 
-// Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails
+// Runs `act` inside `ns` and returns to the former namespace, even if `act` throws. If that fails,
 // the process aborts, rather than change the wrong namespace.
 void InNetns(const Netns& ns, const std::function<void()>& act);
 

@@ -1,6 +1,7 @@
-// By hand: which messages belong to a request, and what ends it. libmnl's mnl_cb_run() reports a
-// refusal as an errno without the kernel's words (extended ack) and stops at a batch's first one;
-// libnl's nl_recvmsgs() leaves both to five callbacks and takes an allocation per datagram.
+// Decides by itself which messages belong to a request, and what ends it. libmnl's mnl_cb_run()
+// reports a refusal as an errno without the kernel's words (extended ack), and stops at a batch's
+// first refusal; libnl's nl_recvmsgs() leaves both to five callbacks, and allocates for each
+// datagram.
 #include "netlink/core/request_socket.h"
 
 #include <algorithm>
@@ -74,8 +75,8 @@ RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
     if (option == NETLINK_GET_STRICT_CHK && protocol != NETLINK_ROUTE) {
       continue;  // narrows lists of rtnetlink only
     }
-    // All three are older than the oldest kernel we run on; without them replies are only longer or
-    // say less.
+    // All three options are older than the oldest kernel we support; without them replies are only
+    // longer or say less.
     int on = 1;
     static_cast<void>(mnl_socket_setsockopt(socket.get(), option, &on, sizeof on));
   }
@@ -137,7 +138,7 @@ Reply RequestSocket::Transact(const Message& request, const std::string& what) {
   for (const Deadline deadline = FromNow(kTimeout);;) {
     header.nlmsg_seq = ReserveSequence(1);
     Reply reply;
-    bool interrupted = false;  // what is listed changed meanwhile: it may be half old, half new
+    bool interrupted = false;  // the list changed meanwhile: it may be half old, half new
     Exchange(bytes, what, [&](nlmsghdr& message) {
       if (message.nlmsg_seq != header.nlmsg_seq) {
         return false;

@@ -32,7 +32,7 @@ struct nlmsghdr;
 
 namespace nomad_bridge::netlink {
 
-// How the errors end of what the kernel refuses without a word, with EPERM or EACCES.
+// The end of errors for requests that the kernel refuses with EPERM or EACCES and no words.
 constexpr std::string_view kLacksNetAdmin = "CAP_NET_ADMIN is missing";
 
 class Message;
@@ -42,14 +42,15 @@ class RequestSocket {
  public:
   // In `ns`, for NETLINK_ROUTE, NETLINK_NETFILTER or NETLINK_SOCK_DIAG.
   [[nodiscard]] static RequestSocket In(const Netns& ns, int protocol);
-  // One that is not open: each use throws `why`.
+  // Makes a socket that is not open: each use throws `why`.
   explicit RequestSocket(Error why) : why_closed_(std::move(why)) {}
 
-  // One message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages for
-  // NLM_F_DUMP; or the kernel's refusal.
+  // Returns one message for a plain request, an acknowledgement for a request with NLM_F_ACK, all
+  // messages for NLM_F_DUMP; or the kernel's refusal.
   [[nodiscard]] Reply Transact(const Message& request, const std::string& what);
-  // Of `count` requests that are answered by one message each: the replies, in their order. All are
-  // sent in one piece; `make` is called for one after the other, so that one page is enough.
+  // Sends `count` requests that are answered by one message each, and returns the replies in order.
+  // All are sent in one piece; `make` is called for one after the other, so that one page is
+  // enough.
   [[nodiscard]] std::vector<Reply> TransactEach(std::size_t count,
                                                 const std::function<Message(std::size_t)>& make,
                                                 const std::string& what);
@@ -62,9 +63,9 @@ class RequestSocket {
   [[nodiscard]] std::optional<BackgroundRequest> SendInBackground(const Message& request,
                                                                   std::span<const int> kept);
 
-  // For batches. The first of `count` sequence numbers that no other request has.
+  // For batches: returns the first of `count` sequence numbers that no other request uses.
   [[nodiscard]] std::uint32_t ReserveSequence(std::uint32_t count);
-  // Sends `messages` in one piece and hands on each message that comes back, until `is_last` says
+  // Sends `messages` in one piece and passes on each message that comes back, until `is_last` says
   // that it was the last.
   void Exchange(std::span<const char> messages,
                 const std::string& what,

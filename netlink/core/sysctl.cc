@@ -19,7 +19,8 @@ namespace {
 
 enum class Absent { kIsAnError, kIsFine };
 
-// An instance of procfs that is nowhere in the tree; none if the kernel or its policy refuses it.
+// Mounts an instance of procfs that is nowhere in the tree; returns none if the kernel or its
+// policy refuses it.
 UniqueFd MountProc() {
   const UniqueFd context(::fsopen("proc", FSOPEN_CLOEXEC));
   if (!context || ::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
@@ -29,10 +30,10 @@ UniqueFd MountProc() {
 }
 
 // Under the node's /proc the kernel keeps net/ipv4 and net/ipv6 once for each namespace in which a
-// setting was opened, under one name, and compares all of them to open the next one, for any
-// program: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So those of
-// containers, and of interfaces of ours, are opened in an instance of our own, which ends with this
-// process, which takes most of what it costs (80 us). /proc where there can be none.
+// setting was opened, all under one name. To open the next one, for any program, it compares all of
+// them: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So settings of
+// containers, and of our interfaces, are opened in an instance of our own, which ends with this
+// process; its end is most of its cost (80 us). /proc is used if there can be no instance.
 constexpr int kNodesProc = -1;
 
 int OwnProc() {
@@ -40,7 +41,7 @@ int OwnProc() {
   return kOwn.get();
 }
 
-// The node's are as its operator sees them, who may have made /proc/sys read-only.
+// The node's settings are opened as its operator sees them, who may have made /proc/sys read-only.
 int ProcForThisNetns() {
   return IsInAnotherNetns() ? OwnProc() : kNodesProc;
 }
@@ -55,7 +56,7 @@ void Set(int proc, const std::string& name, const std::string& value, Absent abs
   if (!fd && errno == ENOENT && absent == Absent::kIsFine) {
     return;
   }
-  // One write(2): the kernel takes each for a whole value.
+  // One write(2): the kernel takes each write for a whole value.
   if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
     throw ErrnoError(Code::kKernel, Format("cannot set '{}' to '{}'", name, value));
   }
@@ -76,7 +77,7 @@ std::optional<std::string> FindSysctl(const std::string& name) {
   if (!fd && errno == ENOENT) {
     return std::nullopt;
   }
-  // One read(2), too: the kernel gives a whole value.
+  // One read(2), too: it returns a whole value.
   std::array<char, 256> value{};
   const ssize_t got = fd ? ::read(fd.get(), value.data(), value.size()) : -1;
   if (got < 0) {

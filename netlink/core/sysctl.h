@@ -17,23 +17,25 @@
 
 namespace nomad_bridge::netlink {
 
-// The names of what is set for each link: Ipv4Setting("eth0", "rp_filter") is
-// "net/ipv4/conf/eth0/rp_filter". For "default" what new links begin with, for "all" all of them.
+// Returns the name of a link's setting: Ipv4Setting("eth0", "rp_filter") is
+// "net/ipv4/conf/eth0/rp_filter". "default" stands for the settings that new links begin with,
+// "all" for those of all links.
 [[nodiscard]] std::string Ipv4Setting(std::string_view ifname, std::string_view setting);
 [[nodiscard]] std::string Ipv6Setting(std::string_view ifname, std::string_view setting);
 
-// The value; nullopt if this kernel has no such setting.
+// Returns the value; nullopt if this kernel has no such setting.
 [[nodiscard]] std::optional<std::string> FindSysctl(const std::string& name);
 
 // Writes only if the value differs, so a read-only /proc/sys that is already right is no error.
 // Returns whether it wrote.
 bool EnsureSysctl(const std::string& name, const std::string& value);
 
-// For a new interface, whose settings nobody has made: writes without looking first. Nothing if
-// this kernel does not have the setting at all (IPv6 switched off at boot).
+// For a new interface, whose settings are defaults: writes without reading first. Does nothing if
+// this kernel lacks the setting (IPv6 switched off at boot).
 void SetSysctlIfPresent(const std::string& name, const std::string& value);
 
-// The same in the node's namespace, where the command sets no other: one alone costs less there.
+// The same in the node's namespace, for a command that sets nothing else: a single setting costs
+// less there.
 void SetOneSysctlIfPresent(const std::string& name, const std::string& value);
 
 // The value as a number; 0 if it is none, and if this kernel has no such setting.

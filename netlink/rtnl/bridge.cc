@@ -27,9 +27,9 @@ netlink::Message BridgeMessage(const std::string& name,
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");
   const netlink::Nest data(message, IFLA_INFO_DATA);
-  // Snooping filters nothing until somebody queries for groups; then it withholds from all others
-  // what they have not reported, and that somebody may be any of the ports. And an ADD is a tenth
-  // to a fifth slower with it (docs/figures.md).
+  // Snooping filters nothing until somebody queries for groups. Then it withholds from all others
+  // what they have not reported, and any port may send such queries. With it, an ADD is a tenth to
+  // a fifth slower (docs/figures.md).
   message.PutU8(IFLA_BR_MCAST_SNOOPING, 0);
   if (vlan_filtering) {
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
@@ -37,7 +37,7 @@ netlink::Message BridgeMessage(const std::string& name,
   return message;
 }
 
-// Of no vendor's range, as the kernel gives one to a new bridge.
+// Returns a MAC outside of any vendor's range, as the kernel gives one to a new bridge.
 Mac RandomMac() {
   std::random_device random;
   Mac mac;
@@ -111,7 +111,7 @@ bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool
 }
 
 void Socket::FixMac(const Link& bridge) {
-  // One whose last port has left it has none.
+  // A bridge whose last port has left has no MAC.
   const bool has_mac = bridge.mac.IsUnicast();
   Change(bridge, {.mac = has_mac ? bridge.mac : RandomMac()});
   if (bridge.has_id || !has_mac) {
@@ -138,10 +138,10 @@ bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::ui
 
 void Socket::LockPort(const Link& port, const Mac& mac) {
   const std::string what = Format("cannot lock bridge port '{}' to {}", port.name, mac);
-  // In this order, so that a running container's own frames are never dropped.
-  // NOARP: does not age. Sticky, or a frame with this source MAC at another port would move the
-  // entry there. Without a VLAN the kernel adds it for each that the port has, and for frames
-  // outside of any.
+  // In this order, so that a running container's own frames are never dropped. NOARP: the entry
+  // does not age. Sticky: otherwise a frame with this source MAC at another port would move the
+  // entry there. Without a VLAN, the kernel adds the entry for each VLAN of the port, and for
+  // frames outside of any.
   socket_.TransactOrThrow(FdbEntryMessage(port, NUD_NOARP, NTF_MASTER | NTF_STICKY, mac), what);
   socket_.TransactOrThrow(LockMessage(port, true), what);
   // An older kernel ignores the attribute.
@@ -176,7 +176,7 @@ bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
     return false;
   }
   std::vector<Vlan> vlans = Vlans(*now);
-  vlans.push_back({});  // outside of any
+  vlans.push_back({});  // frames outside of any VLAN
   for (const Vlan& vlan : vlans) {
     for (std::uint16_t id = vlan.ids.first; id <= vlan.ids.last; ++id) {
       if (std::ranges::none_of(entries, [&](const FdbEntry& entry) {

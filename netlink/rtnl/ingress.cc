@@ -20,7 +20,7 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-constexpr std::uint32_t kPriority = 0x6e62;  // of the filter, far behind those of others
+constexpr std::uint32_t kPriority = 0x6e62;  // of the filter: far after those of others
 
 constexpr std::uint32_t kIpSource = ETH_HLEN + 12;
 constexpr std::uint32_t kIpDestination = ETH_HLEN + 16;
@@ -48,8 +48,8 @@ auto LocalhostFilter(std::uint32_t except_mark) {
   return std::to_array<sock_filter>({
       LoadAbout(SKF_AD_PROTOCOL),
       IfEqual(ETH_P_IP, 5, 0),
-      // The stack strips any number of tags of VLAN 0, of which the kernel has read the first by
-      // now: one more inside would hide an IP packet.
+      // The stack strips any number of tags of VLAN 0. The kernel has read the first by now; one
+      // more inside would hide an IP packet.
       IfEqual(ETH_P_8021Q, 1, 0),
       IfEqual(ETH_P_8021AD, 0, 10),
       LoadAbout(SKF_AD_VLAN_TAG),
@@ -62,7 +62,7 @@ auto LocalhostFilter(std::uint32_t except_mark) {
       LoadAbout(SKF_AD_MARK),
       IfEqual(except_mark, 1, 0),
       Return(TC_ACT_SHOT),
-      Return(TC_ACT_UNSPEC),  // as without this filter
+      Return(TC_ACT_UNSPEC),  // go on as if this filter were absent
   });
 }
 
@@ -100,8 +100,9 @@ netlink::Message FilterMessage(const Link& link, std::uint32_t except_mark) {
   return message;
 }
 
-// Whether its qdisc for filters has them for what goes out, too: the older one, "ingress", lists
-// those that it has for both directions. By a list: of one qdisc the kernel tells only listeners.
+// Returns whether the link's qdisc for filters has egress filters, too: the older qdisc "ingress"
+// lists its filters for both directions. Needs a list: for a single qdisc the kernel informs only
+// listeners.
 bool HasEgress(netlink::RequestSocket& socket, const Link& link) {
   netlink::Message request(RTM_GETQDISC, NLM_F_DUMP);
   request.Head(HeadOf(link, 0));
@@ -192,8 +193,8 @@ bool Socket::LacksLocalhostFilter(const Link& link) {
   };
   int error = error_of(EmptyFilterMessage(link, RTM_GETTFILTER, 0));
   if (error == EINVAL) {
-    // No qdisc for filters, or no filter in it at all. This request is always refused: EEXIST if
-    // there is the qdisc, ENOENT if its kind is unknown, else for its block.
+    // No qdisc for filters, or a qdisc without any filter. This request is always refused: EEXIST
+    // if the qdisc is there, ENOENT if its kind is unknown, else because of its block.
     netlink::Message message = QdiscMessage(link);
     message.PutU32(TCA_INGRESS_BLOCK, 0);
     error = error_of(message);
@@ -202,7 +203,7 @@ bool Socket::LacksLocalhostFilter(const Link& link) {
     }
     error = ENOENT;
   }
-  // Refused, too: ENOENT if its kind is unknown, else as it has no program.
+  // Refused, too: ENOENT if the kind of filter is unknown, else because it has no program.
   return error == ENOENT && error_of(EmptyFilterMessage(link, RTM_NEWTFILTER, kCreate)) == EINVAL;
 }
 

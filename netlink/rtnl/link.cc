@@ -43,7 +43,7 @@ std::string_view OnOff(bool value) {
   return value ? "on" : "off";
 }
 
-// Returns what it put, for the error.
+// Returns what it has put, for the error.
 std::string PutPortFlags(netlink::Message& message, const PortFlags& flags) {
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_SLAVE_KIND, "bridge");
@@ -70,7 +70,7 @@ ifinfomsg HeadOfChange(int index, const LinkChange& change) {
   return head;
 }
 
-// Returns what it is, for the error.
+// Returns what it has put, for the error.
 std::string PutNfCall(netlink::Message& message, const NfCall& nf_call) {
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");

@@ -29,7 +29,7 @@ bool IsOperational(const Link& link, unsigned int flags, const std::string& queu
   return carries && (link.operstate == IF_OPER_UP || link.operstate == IF_OPER_UNKNOWN);
 }
 
-// Of a bridge's id.
+// Reads it from a bridge's id.
 bool HasMac(std::span<const std::uint8_t> id) {
   return id.size() == sizeof(ifla_bridge_id) &&
          ReadMac(id.subspan(offsetof(ifla_bridge_id, addr))) != Mac();
@@ -84,7 +84,7 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
       .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
 }
 
-// Of an array of them.
+// Reads one number of an array.
 std::int32_t NumberAt(std::size_t index, std::span<const std::uint8_t> bytes) {
   std::int32_t number = 0;
   std::memcpy(&number, &bytes[index * sizeof number], sizeof number);
@@ -206,8 +206,8 @@ std::vector<Link> Socket::Links() {
 }
 
 std::vector<Link> Socket::Ports(int bridge) {
-  // In the bridge family the kernel lists only ports, with few attributes each. In the other one it
-  // says of each veth how this namespace numbers the other end's, which it looks for among all of
+  // In the bridge family the kernel lists only ports, with few attributes each. In AF_UNSPEC it
+  // also looks up, for each veth, how this namespace numbers the other end's, by searching all of
   // them.
   netlink::Message request(RTM_GETLINK, NLM_F_DUMP, HeadFor(0, AF_BRIDGE));
   const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the ports of bridges");

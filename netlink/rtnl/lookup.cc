@@ -13,15 +13,15 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// The states of a neighbour entry in which packets are sent by it.
+// The states in which packets are sent by a neighbour entry.
 constexpr int kUsed = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
 
-// Whether packets that take a route of this type are dropped.
+// Returns whether the route type drops packets.
 bool Drops(unsigned char route_type) {
   return route_type == RTN_BLACKHOLE || route_type == RTN_UNREACHABLE || route_type == RTN_PROHIBIT;
 }
 
-// Of what an entry's nda_cacheinfo says in hundredths of a second.
+// Reads the age from nda_cacheinfo, which counts hundredths of a second.
 std::chrono::milliseconds AgeIn(std::span<const std::uint8_t> bytes) {
   constexpr int kMilliseconds = 10;
   nda_cacheinfo info{};

@@ -11,7 +11,7 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// What tells `route`, out of link `index`, from others.
+// Puts what distinguishes `route`, out of link `index`, from others.
 void PutRoute(netlink::Message& message, unsigned char protocol, int index, const Route& route) {
   const int scope = route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
   message.Head(rtmsg{.rtm_family = FamilyOf(route.destination.address),
@@ -60,10 +60,10 @@ Route ReadCommon(const rtmsg& head, const netlink::Attributes& attributes) {
   };
 }
 
-// By the index of the link that they lead out of.
+// By the index of the link that the routes lead out of.
 using RoutesByLink = std::map<int, std::vector<Route>>;
 
-// Adds what a multipath route has of next hops.
+// Adds the next hops of a multipath route.
 void ReadHops(std::span<const std::uint8_t> bytes, const Route& route, RoutesByLink& routes) {
   rtnexthop hop{};
   while (bytes.size() >= sizeof(hop)) {
@@ -80,7 +80,7 @@ void ReadHops(std::span<const std::uint8_t> bytes, const Route& route, RoutesByL
   }
 }
 
-// One for each of its next hops.
+// Adds one route for each next hop.
 void ReadRoutes(const rtmsg& head, const netlink::Attributes& attributes, RoutesByLink& routes) {
   if (head.rtm_type != RTN_UNICAST || (head.rtm_family != AF_INET && head.rtm_family != AF_INET6)) {
     return;
@@ -125,8 +125,8 @@ netlink::Message GetRouteRequest(const Ip& destination, const std::optional<Ip>&
 }
 
 void Socket::EnsureRoute(const Link& link, const Route& route) {
-  // Neither EXCL nor REPLACE: an identical route is then the only EEXIST, and nobody else's route
-  // is touched.
+  // Neither EXCL nor REPLACE: then only an identical route is EEXIST, and nobody else's route
+  // changes.
   netlink::Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE);
   PutRoute(message, RTPROT_STATIC, link.index, route);
   PutMetrics(message, route);

@@ -39,7 +39,7 @@ namespace nomad_bridge::rtnl {
 // lo has this index in every namespace.
 constexpr int kLoopbackIndex = 1;
 
-// What a link has counted since it was made.
+// A link's counts since it was made.
 struct Counters {
   std::uint64_t bytes = 0;
   std::uint64_t packets = 0;
@@ -55,8 +55,8 @@ struct LinkCounters {
   bool operator==(const LinkCounters&) const = default;
 };
 
-// Whether what passes between a bridge's ports passes nf_tables' inet chains, whatever the node's
-// sysctls say: nf_call_iptables and nf_call_ip6tables.
+// Whether packets between a bridge's ports pass nf_tables' inet chains, whatever the node's sysctls
+// say: nf_call_iptables and nf_call_ip6tables.
 struct NfCall {
   bool ipv4 = false;
   bool ipv6 = false;
@@ -64,7 +64,7 @@ struct NfCall {
   bool operator==(const NfCall&) const = default;
 };
 
-// A link's settings under net/ipv4/conf, which the kernel tells with the link.
+// A link's settings under net/ipv4/conf, which come with the link's message.
 struct Ipv4Settings {
   bool forwarding = false;
   bool route_localnet = false;
@@ -73,7 +73,7 @@ struct Ipv4Settings {
 
 // The same under net/ipv6/conf.
 struct Ipv6Settings {
-  int accept_ra = 0;  // 2: also where it forwards
+  int accept_ra = 0;  // 2: even if the link forwards
   bool disabled = false;
 };
 
@@ -88,7 +88,7 @@ struct Link {
   int operstate = 0;         // IF_OPER_...
   bool operational = false;  // up, with carrier (up, or unknown as lo's) and a queue that sends
   bool promiscuous = false;  // IFF_PROMISC was set on it
-  // It asks who has an address on its network, and answers: no loopback, no IFF_NOARP, ...
+  // The link resolves neighbours, and answers: no loopback, no IFF_NOARP, ...
   bool resolves = false;
   std::string queue;            // "noqueue", "fq_codel", "netem", ...: what sends, its root qdisc
   int master = 0;               // index of the bridge it is a port of
@@ -98,11 +98,11 @@ struct Link {
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   PortFlags port;               // bridge port
   bool locked = false;          // bridge port: see LockPort()
-  bool learns = false;          // bridge port: MACs from what it sends
+  bool learns = false;          // bridge port: learns MACs from what it receives
   std::optional<std::uint8_t> port_state;  // bridge port: BR_STATE_...
   bool forwarding = true;                  // bridge port: spanning tree lets its frames pass
   std::uint16_t vlan = 0;                  // VLAN link: its id
-  // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
+  // veth: index of the other end, in that end's namespace; VLAN link: its lower link
   int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
@@ -114,7 +114,7 @@ struct Link {
   [[nodiscard]] bool HasIpv6() const { return ipv6 && !ipv6->disabled; }
 };
 
-// What to change of a link; what is nullopt stays.
+// Changes to a link; members that are nullopt stay as they are.
 struct LinkChange {
   std::optional<bool> up;
   std::optional<bool> promiscuous;
@@ -166,7 +166,7 @@ struct RouteQuery {
   Ip destination;
   std::optional<Ip> source = std::nullopt;
   std::optional<Flow> flow = std::nullopt;
-  int input_link = 0;  // by which it came; 0: it is this machine's own
+  int input_link = 0;  // by which it came in; 0: sent by this machine
   std::uint32_t mark = 0;
 };
 
@@ -189,31 +189,31 @@ struct Neighbour {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
-  // Of the namespace it was opened in.
+  // Of the namespace in which the socket was opened.
   [[nodiscard]] std::uint64_t NetnsCookie() const { return netlink::NetnsCookie(socket_.fd()); }
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
-  // All of the namespace: one dump, of 20 ms with a thousand veths. For what is rare.
+  // Returns all links of the namespace: one dump, 20 ms with a thousand veths. For rare use.
   [[nodiscard]] std::vector<Link> Links();
-  // For a link that was there a moment ago: throws kKernel if it has gone meanwhile.
+  // For a link that existed a moment ago: throws kKernel if it is gone.
   [[nodiscard]] Link RequireLink(const std::string& name);
   // The ports of a bridge: index, name, master, up, flags, locked and forwarding only. One dump of
   // bridge ports, for repair and for counting.
   [[nodiscard]] std::vector<Link> Ports(int bridge);
 
-  // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
-  // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. Multicast
-  // goes to all ports. The bridge is not yet up. Throws kKernel if it is to filter VLANs and the
-  // kernel cannot.
+  // Returns false if a link of that name exists already (another process may have been faster).
+  // `mtu` 0: the kernel chooses. The MAC is fixed: it does not change with the bridge's ports.
+  // Multicast goes to all ports. The bridge is not yet up. Throws kKernel if it is to filter VLANs
+  // and the kernel cannot.
   [[nodiscard]] bool CreateBridge(const std::string& name,
                                   const Mac& mac,
                                   int mtu,
                                   bool vlan_filtering = false);
 
-  // A bridge created without a MAC takes that of a port whenever its ports change; from now on it
-  // keeps the one it has. Linux 5.10 (6.1 no more) has no FDB entry for the MAC of a bridge that
-  // has not had a port; it is added.
+  // Fixes the bridge's MAC: a bridge created without a MAC takes the MAC of a port whenever its
+  // ports change. Linux 5.10 (no longer 6.1) has no FDB entry for the MAC of a bridge that has not
+  // had a port; this adds it.
   void FixMac(const Link& bridge);
 
   // A VLAN sub-interface of `bridge`, with its MAC, down; the bridge must be a member of that VLAN.
@@ -229,12 +229,12 @@ class Socket {
 
   void Change(const Link& link, const LinkChange& change);
 
-  // They take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose
+  // VLANs take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose
   // own device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without
-  // VLANs. Has...: whether setting them would change nothing.
+  // VLANs. Has...() returns whether setting them would change nothing.
   void SetPortVlans(const Link& port, const PortVlans& vlans);
   [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
-  // By id; none on a kernel without VLANs, or if `port` is none.
+  // Returns the VLANs by id; none on a kernel without VLANs, or if `port` is no port.
   [[nodiscard]] std::vector<Vlan> Vlans(const Link& port);
 
   // From now on the bridge drops frames from this port with another source MAC, in all VLANs that
@@ -242,25 +242,28 @@ class Socket {
   void LockPort(const Link& port, const Mac& mac);
   void UnlockPort(const Link& port);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
-  // Of all ports, by one dump.
+  // Returns the entries of all ports, by one dump.
   [[nodiscard]] std::vector<FdbEntry> AllFdbEntries();
 
-  // net/<family>/conf/all/forwarding, and conf/default/forwarding, which links get that come later;
-  // false if this kernel has no such family.
+  // Return net/<family>/conf/all/forwarding, and conf/default/forwarding, which later links get;
+  // false if this kernel lacks the family.
   [[nodiscard]] bool ForwardsAll(Family family);
   [[nodiscard]] bool ForwardsByDefault(Family family);
 
-  // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules
-  // of any kind see them, but for those to it with the mark `except_mark`. Stays until the link
-  // goes. One more round trip where there is none yet. False if this kernel has no tc filters.
+  // Drops IPv4 packets from or to 127.0.0.0/8 that come in by `link`, before rules of any kind see
+  // them, except packets to 127.0.0.0/8 with the mark `except_mark`. The filter stays until the
+  // link is deleted. One more round trip if there is no filter yet. Returns false if this kernel
+  // has no tc filters.
   [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
   void EnsureLocalhostFilterGone(const Link& link);
-  // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
+  // Returns whether the filter is missing although this kernel has tc filters. One round trip if it
+  // is there.
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 
-  // Nothing leaves by it: its queue is a blackhole, or netem that loses all.
+  // Returns whether nothing leaves by the link: its queue is a blackhole, or netem that loses
+  // everything.
   [[nodiscard]] bool Discards(const Link& link);
-  // Where the link has tc filters other than that one, as tc names it: "ingress", "egress".
+  // Returns where the link has other tc filters, in tc's words: "ingress", "egress".
   [[nodiscard]] std::vector<std::string> FilteredDirections(const Link& link);
 
   void EnsureLinkGone(const std::string& name);
@@ -272,10 +275,11 @@ class Socket {
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   [[nodiscard]] std::set<Ip> AllAddresses();
-  // Those with a global IPv6 address that expires, as router advertisements give them.
+  // Returns the links that have a global IPv6 address that expires, as router advertisements give
+  // them.
   [[nodiscard]] std::set<int> LinksWithLearntAddresses();
-  // Those at which this node is reached, of every link outside a VRF. By their routes: for a list
-  // of the addresses themselves the kernel asks each link, also host veths, which have none.
+  // Returns the addresses at which this node is reached, of every link outside a VRF. Reads routes:
+  // for a list of addresses the kernel asks each link, including host veths, which have none.
   [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD.
   void EnsureAddress(const Link& link, const Cidr& address);
@@ -291,7 +295,8 @@ class Socket {
   // Every unicast route out of `link`, all tables, also those that the kernel made for addresses:
   // table and scope are always given (IPv6's scope is 0), and IPv6's priority is 1024 by default.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
-  // Those out of all links, and the same by the link's index. As costly as those out of one.
+  // Returns the routes out of all links, and the same by the link's index. As costly as for one
+  // link.
   [[nodiscard]] std::vector<Route> Routes();
   [[nodiscard]] std::map<int, std::vector<Route>> RoutesByLink();
   // Routes learnt from router advertisements, each with the link that it leads out of.
@@ -301,18 +306,22 @@ class Socket {
   };
   [[nodiscard]] std::vector<LearntRoute> LearntRoutes();
   void EnsureGone(const LearntRoute& learnt);
-  // The link by which packets from here to `destination` leave, if any; lo for an address of here.
+  // Returns the link by which packets from here to `destination` leave, if any; lo for a local
+  // address.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
-  // The way of a packet as the kernel would choose it now; nothing is sent.
+  // Returns the route that the kernel would now choose for a packet; sends nothing.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
+  // Returns the neighbour to which packets to `address` out of `link` would be sent; nullopt if it
+  // is not known now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
-  // All those, out of any link: one dump.
+  // Returns all neighbours of all links: one dump.
   [[nodiscard]] std::vector<Neighbour> Neighbours();
-  // For how long it has been asked for in vain there, or has been given up; nullopt: neither.
+  // Returns for how long the kernel has asked for the address without an answer, or since when it
+  // has given up; nullopt: neither.
   [[nodiscard]] std::optional<std::chrono::milliseconds> UnansweredFor(const Link& link,
                                                                        const Ip& address);
-  // The kernel asks for it anew with the next packet, if it is asking for it in vain.
+  // Makes the kernel ask for the address again with the next packet, if it is asking without an
+  // answer.
   void ForgetUnanswered(const Link& link, const Ip& address);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
@@ -326,14 +335,14 @@ class Socket {
   void AwaitAddresses(const Link& link, Deadline deadline);
 
   // Waits, in the same way, until packets to an IPv6 address of the link arrive. The kernel lists
-  // one at once, but only a worker (addrconf_dad_work, without detection too) joins its
-  // solicited-node group and makes its local route. A packet before that is lost.
+  // the address at once, but only a worker (addrconf_dad_work, even without detection) joins its
+  // solicited-node group and makes its local route. Until then packets are lost.
   void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 
   // Whether anything still references the namespace that this one knows under `netns_id` (see
   // Link::peer_netns). If nothing does, a veth whose other end is there is about to disappear.
   [[nodiscard]] bool IsNetnsAlive(int netns_id);
-  // The other end of `veth`, where that is in another namespace; it is not entered.
+  // Returns the other end of `veth` if it is in another namespace, without entering that namespace.
   [[nodiscard]] std::optional<Link> FindPeer(const Link& veth);
 
  private:

@@ -135,9 +135,10 @@ bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address
   return is_local;
 }
 
-// The same, but a route that is being made is waited for: a dump takes the table's lock. The kernel
-// sends the event of a route to all listeners before a lookup finds it (fib6_add_rt2node), and no
-// event follows, so what wakes us may come too early for IsLocal().
+// The same, but waits for a route that is being made, because a dump takes the table's lock. The
+// kernel sends the event of a route to all listeners before a lookup finds the route
+// (fib6_add_rt2node), and sends no event afterwards. So what wakes us may come too early for
+// IsLocal().
 bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
   netlink::Message request(
       RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
@@ -152,8 +153,8 @@ bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& a
   return found;
 }
 
-// An address whose duplicate address detection is in progress; nullopt: there is none. Throws
-// kConflict for one that another machine has.
+// Returns an address whose duplicate address detection is in progress; nullopt if there is none.
+// Throws kConflict if another machine has one of the addresses.
 std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& link) {
   std::optional<Cidr> tentative;
   for (const AddressState& state : AddressStates(socket, link)) {
@@ -194,8 +195,8 @@ Link Socket::AwaitOperational(const std::string& name, Deadline deadline) {
   return link;
 }
 
-// The child has the kernel's RTNL lock until both ends are gone, and FindLink() waits for that. So
-// it is the events that are waited for only if the child has not got the lock yet.
+// The child holds the kernel's RTNL lock until both ends are gone, and FindLink() waits for that
+// lock. So events are waited for only if the child does not have the lock yet.
 std::optional<pid_t> Socket::EnsureLinkGone(const Link& link, std::span<const int> kept) {
   const netlink::Message request(RTM_DELLINK, 0, HeadFor(link.index));
   std::optional<netlink::BackgroundRequest> child = socket_.SendInBackground(request, kept);
