@@ -26,10 +26,10 @@ constexpr std::uint32_t kFilterDestinationAddress = 1U << 1;
 constexpr std::uint32_t kFilterProtocol = 1U << 3;
 constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 
-// Above that a list is faster than one walk for each.
+// With more flows, a list is faster than a walk for each.
 constexpr std::size_t kMaxWalks = 64;
 
-// Entries of which those bits of the status that are in `mask` equal `value`.
+// Entries whose status bits in `mask` equal `value`.
 struct Status {
   std::uint32_t mask = 0;
   std::uint32_t value = 0;
@@ -69,7 +69,7 @@ void PutTuple(netlink::Message& message,
   }
 }
 
-// What of an entry is compared, and with what.
+// Puts which parts of an entry are compared, and with what.
 void PutFilter(netlink::Message& message, const UdpFlows& flows) {
   if (flows.answered_by) {
     PutTuple(message, CTA_TUPLE_REPLY, flows.answered_by, std::nullopt, std::nullopt);
@@ -110,7 +110,7 @@ std::optional<Ip> ReadAddress(const netlink::Attributes& addresses, int ipv4, in
   return address ? address : addresses.Address(ipv6);
 }
 
-// Whether any of `flows` matches `entry`: looked up in each of the forms that they have.
+// Returns whether any of `flows` matches `entry`: looks it up in each form that `flows` have.
 bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Family family) {
   const auto address = [&](int direction, int ipv4, int ipv6) {
     return ReadAddress(entry.Inside(direction).Inside(CTA_TUPLE_IP), ipv4, ipv6);
@@ -158,7 +158,7 @@ void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::A
                          {ENOENT, EBUSY});
 }
 
-// Without NLM_F_CREATE only an entry that is there is changed.
+// Without NLM_F_CREATE, changes only an existing entry.
 void MarkEntry(netlink::RequestSocket& socket,
                Family family,
                const netlink::Attributes& entry,
@@ -183,7 +183,7 @@ void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpF
   });
 }
 
-// Who answers is whom the packets reach.
+// The end that answers is the end that the packets reach.
 Endpoint ReadAnswerer(const netlink::Attributes& entry) {
   const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_REPLY);
   const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
@@ -200,7 +200,7 @@ Connection ReadConnection(const netlink::Attributes& entry) {
       ReadAddress(begun.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip());
   const std::uint16_t from_port =
       begun.Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_SRC_PORT).value_or(0);
-  // The server's packet was the first that it saw.
+  // Conntrack saw a packet of the server first.
   if (to.protocol == IPPROTO_TCP && from_port < kFirstClientPort && to.port >= kFirstClientPort) {
     return {.protocol = to.protocol, .from = to.address, .to = from, .port = from_port};
   }
@@ -251,7 +251,7 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
     ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
       const std::uint8_t tcp_state = TcpStateOf(entry);
       if (tcp_state == TCP_CONNTRACK_TIME_WAIT || tcp_state == TCP_CONNTRACK_CLOSE) {
-        return;  // over
+        return;  // has ended
       }
       const Endpoint source = ReadAnswerer(entry);
       for (std::size_t i = 0; i < endpoints.size(); ++i) {

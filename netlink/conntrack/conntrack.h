@@ -33,13 +33,13 @@ namespace nomad_bridge::conntrack {
 
 enum class Which {
   kAll,
-  kUntranslated,  // that nothing translates
-  kUnanswered,    // of those, that nobody has answered: a packet more begins them anew as they were
+  kUntranslated,  // no translation
+  kUnanswered,    // no translation and no answer: the next packet begins the same flow again
   kRedirected,    // whose destination is translated
 };
 
-// Those with all that is given: a source; a destination port, with or without its address; whose
-// answers come from an address, to which the packets are translated.
+// Matches the flows with all members that are given: a source; a destination port, with or without
+// its address; the address that answers come from, which is where translated packets go.
 struct UdpFlows {
   Family family = Family::kIpv4;
   std::optional<Ip> source;
@@ -51,7 +51,7 @@ struct UdpFlows {
   auto operator<=>(const UdpFlows&) const = default;
 };
 
-// An end of connections, as the far end of its translated packets is.
+// One end of connections: the far end of their packets, after translation.
 struct Endpoint {
   std::uint8_t protocol = 0;  // IPPROTO_*
   Ip address;
@@ -60,12 +60,13 @@ struct Endpoint {
   auto operator<=>(const Endpoint&) const = default;
 };
 
-// Clients have their ports from this one on (net.ipv4.ip_local_port_range). Of TCP that conntrack
-// was too late for the ports tell who is the client.
+// The first port that clients use (net.ipv4.ip_local_port_range). If conntrack has missed the
+// beginning of a TCP connection, the ports show which end is the client.
 constexpr std::uint16_t kFirstClientPort = 32768;
 
-// A connection: the address that began it, as far as conntrack and the ports tell, and the address
-// and port that its packets reach, translated or not. The port is 0 for protocols without ports.
+// A connection: the address that began it, as far as conntrack and the ports show, and the address
+// and port that its packets reach, after any translation. The port is 0 for protocols without
+// ports.
 struct Connection {
   std::uint8_t protocol = 0;  // IPPROTO_*
   Ip from;
@@ -89,26 +90,26 @@ class Conntrack {
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
   [[nodiscard]] int fd() const { return socket_.fd(); }
 
-  // How many entries that are not over have their answers from each of `endpoints`, in their order.
-  // Lists all entries: for commands that people type.
+  // Returns how many entries that have not ended get their answers from each of `endpoints`, in
+  // order. Lists all entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
-  // Of all entries, gives `mark` to those for which `is_cut` is true, unless kNone more are to have
-  // it, and removes those that have it and for which `is_cut` is false: what is sent on begins
-  // anew. Returns how many have it newly. Lists all entries.
+  // Gives `mark` to all entries for which `is_cut` returns true, except with kNone. Removes marked
+  // entries for which `is_cut` returns false, so that the connection may begin anew. Returns how
+  // many were newly marked. Lists all entries.
   enum class More { kNone, kAll };
   std::size_t Cut(std::uint32_t mark,
                   More more,
                   const std::function<bool(const Connection&)>& is_cut);
 
-  // Removes the entry of the connection that began so, outside of any zone.
+  // Removes the entry of the connection that began with this packet, outside of any zone.
   void ForgetBegun(const Beginning& beginning);
 
   // Removes every entry that any of `flows` matches.
   void Forget(const std::vector<UdpFlows>& flows);
 
   // The same for kernels before 6.11: lists the entries and deletes them one by one. Forget() calls
-  // it where it has to.
+  // it when needed.
   void ForgetOneByOne(const std::vector<UdpFlows>& flows);
 
  private:

@@ -1,10 +1,9 @@
-// What is to change in the ruleset, as a plain list of messages; Socket::Commit() does it, all
-// or nothing.
+// Changes to the ruleset as a plain list of messages; Socket::Commit() makes all of them or none.
 //
-// Order   Messages take effect in their order; what one creates, the next may name. A deleted
+// Order   Messages take effect in order; a message may name what an earlier one creates. A deleted
 //         element or table may be added again in the same batch.
 // Errors  None here. The kernel accepts AddTable, AddChain, AddSet and a shared element if the same
-//         thing exists; an element with an owner whose key is taken it refuses (EEXIST).
+//         thing exists. It refuses an element with an owner whose key is taken (EEXIST).
 // Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
 #pragma once
 
@@ -25,40 +24,40 @@ struct BatchMessage {
   int flags = 0;  // NLM_F_...
   TableId table;
   std::uint32_t table_flags = 0;        // of AddTable
-  std::string chain;                    // of what is about rules
-  std::optional<std::uint64_t> handle;  // DeleteRule; without it every rule of the chain is meant
+  std::string chain;                    // for messages about rules
+  std::optional<std::uint64_t> handle;  // DeleteRule; without it every rule of the chain is deleted
   std::variant<std::monostate, Set, Chain, Rule, Element, Counter> object;
 };
 
-// What it does, to complete "cannot ...".
+// Returns what the message does, to complete "cannot ...".
 [[nodiscard]] std::string Text(const BatchMessage& message);
 
 class Batch {
  public:
-  // `flags`: NFT_TABLE_F_*; without any it wakes a dormant one.
+  // `flags`: NFT_TABLE_F_*; without any, wakes a dormant table.
   void AddTable(const TableId& table, std::uint32_t flags = 0);
   void DeleteTable(const TableId& table);
   void AddSet(const TableId& table, const Set& set);
-  // By then no rule may name it.
+  // No rule may name the set by then.
   void DeleteSet(const TableId& table, const std::string& set);
-  // One that is there goes on counting, with the comment that it has.
+  // An existing counter goes on counting and keeps its comment.
   void AddCounter(const TableId& table, const Counter& counter);
-  // By then no rule may refer to it.
+  // No rule may refer to the counter by then.
   void DeleteCounter(const TableId& table, const std::string& counter);
-  // Without its rules; of an ingress or egress hook with one device.
+  // Adds a chain without rules; at an ingress or egress hook with one device.
   void AddChain(const TableId& table, const Chain& chain);
-  // Takes every rule out of the chain.
+  // Removes every rule from the chain.
   void FlushChain(const TableId& table, const std::string& chain);
-  // By then it must be empty, and no rule may jump to it.
+  // The chain must be empty by then, and no rule may jump to it.
   void DeleteChain(const TableId& table, const std::string& chain);
   void AppendRule(const TableId& table, const std::string& chain, const Rule& rule);
-  // In front of all others.
+  // Adds the rule before all others.
   void InsertRule(const TableId& table, const std::string& chain, const Rule& rule);
   void DeleteRule(const TableId& table, const std::string& chain, std::uint64_t handle);
   void AddElement(const TableId& table, const Element& element);
   void DeleteElement(const TableId& table, const Element& element);
 
-  // All of `more`, behind what is there.
+  // Appends all messages of `more`.
   void Append(Batch more);
 
   [[nodiscard]] const std::vector<BatchMessage>& messages() const { return messages_; }
@@ -70,8 +69,8 @@ class Batch {
   std::vector<BatchMessage> messages_;
 };
 
-// The batch for the kernel: begin, tied to `generation`, under the number `sequence`; the messages,
-// numbered from `sequence` + 1; end.
+// Returns the batch for the kernel: begin, tied to `generation` and with the number `sequence`; the
+// messages, numbered from `sequence` + 1; end.
 [[nodiscard]] std::vector<char> EncodeBatch(const Batch& batch,
                                             std::uint32_t generation,
                                             std::uint32_t sequence);

@@ -19,11 +19,11 @@
 
 namespace nomad_bridge::nft {
 
-// nft packs the types of a concatenation so.
+// nft uses as many bits for each type of a concatenation.
 constexpr std::uint32_t kTypeBits = 6;
 
 [[nodiscard]] netlink::NftnlTable Encode(const TableId& table);
-// Only named, to ask for it; every set of the table if `set` is empty.
+// Only names the set, for a request; every set of the table if `set` is empty.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const std::string& set);
 // `id` distinguishes sets that are created in one batch.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id);
@@ -31,13 +31,13 @@ constexpr std::uint32_t kTypeBits = 6;
 [[nodiscard]] netlink::NftnlRule Encode(const TableId& table,
                                         const std::string& chain,
                                         const Rule& rule);
-// A set that holds the element, which is how libnftnl sends one.
+// A set with the element in it: libnftnl sends an element this way.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Element& element);
 
-// All counters of the table, to ask for them, if it has no name.
+// Without a name: all counters of the table, for a request.
 [[nodiscard]] netlink::NftnlObject Encode(const TableId& table, const Counter& counter);
 
-// An attribute, nothing if it is absent. `Get` is nftnl_..._get(), which knows the length.
+// Returns an attribute; nothing if it is absent. `Get` is nftnl_..._get(), which knows the length.
 template <auto Get, typename Object>
 [[nodiscard]] std::span<const std::uint8_t> BytesOf(Object& object, int attribute) {
   std::uint32_t size = 0;
@@ -45,12 +45,12 @@ template <auto Get, typename Object>
   return {static_cast<const std::uint8_t*>(bytes), bytes == nullptr ? 0 : size};
 }
 
-// Those of `rule`, which owns them.
+// Returns the expressions of `rule`, which owns them.
 [[nodiscard]] std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule);
 
-// What one message holds: at most one, but of elements any number. A message of another kind, or
-// one that libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to what it
-// could read.
+// Read what one message holds: at most one object, or any number of elements. A message of another
+// kind, or one that libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to
+// what it could read.
 [[nodiscard]] std::vector<KernelTable> ReadTable(const nlmsghdr& message);
 [[nodiscard]] std::vector<Set> ReadSet(const nlmsghdr& message);
 [[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);

@@ -23,7 +23,7 @@ class PacketWalk {
   }
 
  private:
-  // What may become of packets of this description; those without any of these fates are dropped.
+  // The possible fates of packets of this description; packets without any of these are dropped.
   struct Fates {
     bool accepted = false;
     bool returned = false;  // to where the chain was called
@@ -36,7 +36,7 @@ class PacketWalk {
     }
   };
 
-  // `is_reached`: by every packet that no rule has dropped. The kernel has seen to it that no chain
+  // `is_reached`: by every packet that no rule has dropped. The kernel makes sure that no chain
   // leads back to itself.
   Fates Through(const std::string& chain, bool is_reached) {
     Fates all = {.goes_on = true};
@@ -102,7 +102,7 @@ std::optional<Drop> Ruleset::FindDrop(Packet packet, const Concerns& concerns) {
       bases.push_back(&each);
     }
   }
-  // Of one priority the kernel asks the younger first. It lists the older first.
+  // Within one priority the kernel calls the younger chain first, but lists the older first.
   std::ranges::reverse(bases);
   std::ranges::stable_sort(
       bases, {}, [](const Socket::TableChain* each) { return each->chain.hook->priority; });

@@ -1,9 +1,9 @@
-// Whether the rules of a network namespace drop a packet, worked out without sending one.
+// Finds out whether the rules of a network namespace drop a packet, without sending one.
 //
-// A packet is described as far as it is known: by its links, family, protocol, mark and conntrack
-// state. A rule that asks for anything else (an address, a port, a rate, an xt match), or that
-// hands the packet to a program (queue), has an effect on some packets of this description. So has
-// a rule with an expression that is not known here. Only what happens to all of them is told.
+// The description of a packet has its links, family, protocol, mark and conntrack state, as far as
+// they are known. A rule that matches anything else (an address, a port, a rate, an xt match), or
+// that hands the packet to a program (queue), affects some packets of this description. So does a
+// rule with an unknown expression. The result covers only what happens to all these packets.
 //
 // Shapes  Numbers in host byte order. A mark has bits that are known and bits that are not.
 // Costs   One dump of the tables and one of the chains; for each table with a chain on the way one
@@ -25,7 +25,7 @@
 
 namespace nomad_bridge::nft {
 
-// A number of which some bits are known; the others of `value` are 0.
+// A number with some known bits; all other bits of `value` are 0.
 struct KnownBits {
   std::uint32_t value = 0;
   std::uint32_t known = 0;
@@ -44,7 +44,7 @@ struct Packet {
 struct Drop {
   TableId table;
   Chain base;              // without its rules
-  bool is_policy = false;  // else a rule drops, of the chain or of one that it leads to
+  bool is_policy = false;  // else a rule of this chain, or of one that it leads to, drops
 };
 
 struct KnownSet {
@@ -58,9 +58,9 @@ class Ruleset {
   // `socket` must outlive it.
   explicit Ruleset(Socket& socket);
 
-  // The first base chain that surely drops `packet`, of those that `concerns` is true of: they must
-  // be of one hook. The packet passes those of family inet and of its own family, in the order of
-  // their priorities and ages, with the marks that their rules set.
+  // Finds the first base chain that certainly drops `packet`, among the chains for which `concerns`
+  // is true; these must be of one hook. The packet passes the chains of family inet and of its own
+  // family, in the order of their priorities and ages, with the marks that their rules set.
   using Concerns = std::function<bool(const Socket::TableChain& base)>;
   [[nodiscard]] std::optional<Drop> FindDrop(Packet packet, const Concerns& concerns);
 
@@ -69,7 +69,7 @@ class Ruleset {
 
   [[nodiscard]] const std::vector<KernelRule>& RulesOf(const TableId& table,
                                                        const std::string& chain);
-  // An empty one if there is none.
+  // Returns an empty set if there is none.
   [[nodiscard]] const KnownSet& SetOf(const TableId& table, const std::string& name);
 
   Socket& socket_;

@@ -15,15 +15,14 @@ enum class Match : std::uint8_t { kNo, kMaybe, kYes };
 
 struct RuleResult {
   Match match = Match::kYes;
-  std::vector<Verdict> verdicts = {};  // one of them; none: it goes on to the next rule
+  std::vector<Verdict> verdicts = {};  // one of these; none: the packet goes on to the next rule
 };
 
 // Returns the set of the rule's table with this name, or an empty one if there is none.
 using FindSet = std::function<const KnownSet*(const std::string& name)>;
 
-// Sets the mark of `packet` as the rule does. `is_reached` says that every packet of this
-// description gets to the rule; if not, bits in which the old and the new mark differ are not known
-// afterwards.
+// Sets the mark of `packet` as the rule does. `is_reached`: every packet of this description
+// reaches the rule; if not, bits in which the old and the new mark differ become unknown.
 [[nodiscard]] RuleResult Apply(const KernelRule& rule,
                                Packet& packet,
                                bool is_reached,

@@ -45,8 +45,8 @@ bool ContainsAny(const nlmsghdr& message, const std::vector<std::string>& texts)
       texts, [&](const std::string& text) { return bytes.find(text) != std::string_view::npos; });
 }
 
-// What `read` finds in each message of the answer that contains one of `texts` (none: in each);
-// nothing if what was asked about is absent.
+// Returns what `read` finds in each message of the answer that contains one of `texts` (none: in
+// each message); nothing if the requested object is absent.
 template <typename T>
 std::vector<T> List(netlink::RequestSocket& socket,
                     const netlink::Message& request,
@@ -129,8 +129,8 @@ CommitReply Socket::Commit(const Batch& batch, std::uint32_t generation) {
     netlink::Reply reply;
     reply.ReadOutcome(message);
     const std::uint32_t place = message.nlmsg_seq - begin;  // 0: about the batch as a whole
-    // A generation that passes while the kernel loads a module for a message is said of that
-    // message.
+    // If the generation passes while the kernel loads a module for a message, the error is about
+    // that message.
     if (place == 0 || (place <= count && reply.error == ERESTART)) {
       whole = std::move(reply);
       return whole.error != 0;
@@ -242,7 +242,7 @@ std::uint64_t Socket::HashOfRules(const TableId& table) {
   for (const netlink::NlMessage& message : reply.messages) {
     hashed += BytesOf(*nlmsg_hdr(message.get())).substr(kHeaderBytes);
   }
-  // Not the bytes of the chains: they tell how many elements lead there.
+  // Without the bytes of the chains, which contain how many elements lead to each chain.
   for (const TableChain& found : Chains(table.family)) {
     if (found.table == table && found.chain.hook) {
       const Hook& hook = *found.chain.hook;

@@ -1,8 +1,8 @@
-// nf_tables in one network namespace: reading it, and changing it in one atomic commit.
+// nf_tables in one network namespace: reads it, and changes it in one atomic commit.
 //
 // Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
-//             generation it was planned on; if that has passed, nothing happens and the reply says
-//             so.
+//             generation it was planned on. If the ruleset has changed since, nothing happens, and
+//             the reply says so.
 // Costs       One round trip per call; Tables(), Sets(), Chains(), Elements() and Rules() are
 //             dumps.
 // Errors      kKernel: msg says what was tried, details hold the kernel's words and the errno's
@@ -35,14 +35,14 @@ namespace nomad_bridge::nft {
 // A table as the kernel shows it.
 struct KernelTable {
   TableId id;
-  std::uint64_t handle = 0;  // another one: it was deleted and made anew
+  std::uint64_t handle = 0;  // changes if the table is deleted and made again
   bool is_dormant = false;   // none of its chains is called
 };
 
 // A rule as the kernel shows it.
 struct KernelRule {
   std::uint64_t handle = 0;
-  std::string chain;  // that it is in
+  std::string chain;  // the rule's chain
   // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
   std::vector<std::string> expressions;
   std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
@@ -52,13 +52,13 @@ struct KernelRule {
   std::shared_ptr<const nftnl_rule> parsed;
 };
 
-// The expressions of `rule` as Rules() would show them, were it in the kernel.
+// Returns the expressions of `rule` as Rules() would show them if it were in the kernel.
 [[nodiscard]] std::vector<std::string> ExpressionTexts(const Rule& rule);
 
-// Those of `expressions` that decide what a rule does: no counters, no comments.
+// Returns those of `expressions` that decide what a rule does, without counters and comments.
 [[nodiscard]] std::vector<std::string> Meaning(std::vector<std::string> expressions);
 
-// One message of a batch that the kernel would not take.
+// A message of a batch that the kernel refused.
 struct Refusal {
   std::size_t message = 0;  // index into the batch's messages
   int error = 0;            // errno
@@ -69,11 +69,11 @@ struct CommitReply {
   bool generation_passed = false;  // somebody else changed the ruleset first
   std::vector<Refusal> refused;    // in the batch's order
 
-  // Everything in the batch is in force; otherwise nothing of it is.
+  // Returns whether everything in the batch is in force; otherwise nothing is.
   [[nodiscard]] bool done() const { return !generation_passed && refused.empty(); }
 };
 
-// The generation that follows: the kernel leaves out 0.
+// Returns the following generation: the kernel skips 0.
 [[nodiscard]] constexpr std::uint32_t NextGeneration(std::uint32_t generation) {
   return generation == 0xffffffff ? 1 : generation + 1;
 }
@@ -81,8 +81,8 @@ struct CommitReply {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
-  // Where the rules cannot even be read (no nf_tables, no CAP_NET_ADMIN) nothing is thrown here:
-  // each use throws that one error.
+  // Throws nothing if the rules cannot even be read (no nf_tables, no CAP_NET_ADMIN): each use then
+  // throws this error.
   [[nodiscard]] static Socket TryIn(const netlink::Netns& ns);
 
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
@@ -93,23 +93,23 @@ class Socket {
   [[nodiscard]] CommitReply Commit(const Batch& batch, std::uint32_t generation);
 
   [[nodiscard]] std::optional<KernelTable> FindTable(const TableId& table);
-  // Those of every family.
+  // Returns the tables of every family.
   [[nodiscard]] std::vector<KernelTable> Tables();
-  // Every set and map of the table; empty if there is no such table.
+  // Returns every set and map of the table; empty if there is no such table.
   [[nodiscard]] std::vector<Set> Sets(const TableId& table);
-  // Without its rules.
+  // Returns the chain without its rules.
   [[nodiscard]] std::optional<Chain> FindChain(const TableId& table, const std::string& name);
   // Every chain of every table of the family, without its rules.
   struct TableChain {
     TableId table;
     Chain chain;
     std::uint64_t handle = 0;
-    std::uint32_t use = 0;  // its rules, and the rules and elements that lead to it
+    std::uint32_t use = 0;  // rules in it, and rules and elements that lead to it
   };
   [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
-  // The element with `like`'s set and key; not for sets of intervals.
+  // Returns the element with the set and key of `like`; not for sets of intervals.
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
-  // The same for each of several, in one request.
+  // The same for several elements, in one request.
   [[nodiscard]] std::vector<std::optional<Element>> FindElements(
       const std::vector<std::pair<TableId, Element>>& likes);
   // Empty if there is no such table.
@@ -124,15 +124,15 @@ class Socket {
   };
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Noted> NotedIn(const TableId& table, const std::string& set);
-  // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty
-  // if there is no such chain. With `texts` only those that contain one of them: a comment, the
-  // name of a chain. To understand a rule takes ten times as long as to get it.
+  // Returns the rules of `chain`, or of every chain if it is empty; each chain's in order. Empty if
+  // there is no such chain. With `texts`, returns only rules that contain one of them: a comment,
+  // or the name of a chain. Parsing a rule takes ten times as long as getting it.
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
                                               const std::string& chain = {},
                                               const std::vector<std::string>& texts = {});
-  // A hash of the rules of all chains as the kernel shows them, with their handles, and of the hook
-  // and the policy of each base chain. It is the same until somebody changes one of these. To
-  // understand the rules takes twenty times as long.
+  // Returns a hash of the rules of all chains as the kernel shows them, with their handles, and of
+  // the hook and policy of each base chain. It stays the same until somebody changes one of these.
+  // Parsing the rules would take twenty times as long.
   [[nodiscard]] std::uint64_t HashOfRules(const TableId& table);
 
  private:
@@ -141,20 +141,21 @@ class Socket {
   netlink::RequestSocket socket_;
 };
 
-// For changes while other programs may change the ruleset, too: plan on one generation, commit on
-// that, and plan anew if it has passed. Calls `attempt` with the ruleset's generation until it
-// returns true; kTryAgain if others keep changing it for kTimeout. `first` is the generation, if
-// the caller has just asked for it. `what` completes "cannot ...".
+// For a change while other programs may change the ruleset, too: plan on one generation, commit on
+// it, and plan again if it has passed. Calls `attempt` with the ruleset's generation until it
+// returns true; throws kTryAgain if others keep changing the ruleset for kTimeout. `first`: the
+// generation, if the caller has just read it. `what` completes "cannot ...".
 void RetryOnGenerations(Socket& socket,
                         const std::string& what,
                         std::optional<std::uint32_t> first,
                         const std::function<bool(std::uint32_t)>& attempt);
 
-// The first refusal in `reply`, to `batch`, which must have one: kKernel, with the message's label.
+// Returns the first refusal in `reply` to `batch`, which must have one, as kKernel with the
+// message's label.
 [[nodiscard]] Error ErrorOf(const Batch& batch, const CommitReply& reply);
 
-// Commits `batch`, or nothing if it is empty. False if `generation` has passed; throws ErrorOf() a
-// refusal.
+// Commits `batch`, or nothing if it is empty. Returns false if `generation` has passed; throws
+// ErrorOf() for a refusal.
 [[nodiscard]] bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation);
 
 }  // namespace nomad_bridge::nft

@@ -32,7 +32,7 @@ struct TableId {
 [[nodiscard]] std::string Text(const TableId& table);
 
 enum class Type : std::uint8_t {
-  kVerdict = 1,  // as data alone
+  kVerdict = 1,  // only as data
   kIpv4Addr = 7,
   kIpv6Addr = 8,
   kEtherAddr = 9,
@@ -54,13 +54,13 @@ struct Set {
   std::vector<Type> data;  // empty: a set; else a map
   // NFT_SET_* without NFT_SET_MAP: intervals, timeouts, ...
   std::uint32_t flags = 0;
-  // Of a dynamic set: how many elements it takes, and how long each stays after its last update.
+  // For a dynamic set: how many elements it takes, and how long each stays after its last update.
   std::uint32_t size = 0;
   std::uint64_t timeout_ms = 0;
 
   // Rules add its elements.
   [[nodiscard]] bool is_dynamic() const { return (flags & kDynamic) == kDynamic; }
-  // Of a rule that names its elements: it goes with the rule.
+  // A set that belongs to a rule: it is deleted with the rule.
   [[nodiscard]] bool is_anonymous() const { return (flags & 1) != 0; }
 
   bool operator==(const Set&) const = default;
@@ -103,7 +103,7 @@ struct Chain {
   bool operator==(const Chain&) const = default;
 };
 
-// One that rules refer to by its name, and that outlives them.
+// A counter that rules refer to by name, and that outlives the rules.
 struct Counter {
   std::string name;
   std::string comment = {};
@@ -118,7 +118,7 @@ struct Table {
   std::vector<Chain> chains;
   std::vector<Counter> counters;
 
-  // nullptr if there is none of that name.
+  // Returns nullptr if there is no set of that name.
   [[nodiscard]] const Set* FindSet(const std::string& name) const;
   [[nodiscard]] const Chain* FindChain(const std::string& name) const;
 };

@@ -32,14 +32,14 @@ struct TraceStep {
   std::uint32_t mark = 0;
 };
 
-// The traces of one namespace, by whatever rule they were asked for.
+// Receives the traces of one namespace, whichever rule has started them.
 class TraceEvents {
  public:
   [[nodiscard]] static TraceEvents In(const netlink::Netns& ns);
 
-  // Readable when there are some.
+  // Becomes readable when there are traces.
   [[nodiscard]] int fd() const { return socket_.get(); }
-  // Those that have come go to `take`. False if the kernel has lost some.
+  // Passes the traces that have come to `take`. Returns false if the kernel has lost some.
   bool Take(const std::function<void(TraceStep)>& take);
 
  private:
@@ -47,7 +47,7 @@ class TraceEvents {
   void TakeOne(const nlmsghdr& message, const std::function<void(TraceStep)>& take);
 
   UniqueFd socket_;
-  // What a message that is no step has brought for the step that follows it.
+  // The headers from a message that is no step, for the step that follows.
   TraceStep headers_;
 };
 

@@ -17,14 +17,15 @@
 
 namespace nomad_bridge::probe {
 
-// `frame`, with its Ethernet header, comes in by `link` of `ns`. False: the link takes none, as it
-// is down. A link without Ethernet headers takes what is behind that of the frame.
+// Lets `frame`, with its Ethernet header, come in by `link` of `ns`. Returns false if the link
+// takes none because it is down. A link without Ethernet headers takes the part behind the frame's
+// header.
 [[nodiscard]] bool Inject(const netlink::Netns& ns,
                           int link,
                           const std::vector<std::uint8_t>& frame);
 
-// `packet`, of `flow`, is sent by `ns` itself. The kernel answers a SYN's answer with a reset, as
-// no socket waits for it. False: the machine has no way to send it.
+// Sends `packet`, of `flow`, from `ns` itself. The kernel answers the answer to a SYN with a reset,
+// since no socket waits for it. Returns false if the machine has no route for it.
 [[nodiscard]] bool SendOwn(const netlink::Netns& ns,
                            const Flow& flow,
                            const std::vector<std::uint8_t>& packet);

@@ -1,17 +1,16 @@
-// What the kernel does with a probe's packets, or a client's, in one network namespace: nf_tables'
-// trace, and a marker at both ends of each hook.
+// Observes what the kernel does with a probe's packets, or a client's, in one network namespace:
+// nf_tables' trace, and a marker at both ends of each hook.
 //
 // Marker   A base chain of the lowest and one of the highest priority, which see a packet before
-//          and behind all rules of others. What lies between two markers is routes, neighbours,
-//          bridges and queues, which no rule is told of: the last marker seen says where a packet
-//          has stopped.
-// Lookups  Questions for the neighbour that a packet needs, and their answers, are watched, too: by
+//          and after all rules of others. Between two markers are routes, neighbours, bridges and
+//          queues, which no rule sees: the last marker shows where a packet has stopped.
+// Lookups  Requests for the neighbour that a packet needs, and their answers, are watched, too: by
 //          ARP and by ICMPv6.
-// Owner    The markers' tables belong to this process (NFT_TABLE_F_OWNER) and go with it, however
-//          it ends. Before Linux 5.12 they go with the object alone.
+// Owner    The markers' tables belong to this process (NFT_TABLE_F_OWNER) and are deleted with it,
+//          however it ends. Before Linux 5.12 only this object's destructor deletes them.
 // Kernel   Before Linux 5.16 there are no egress hooks: packets are caught at the end of the
 //          postrouting hook instead.
-// Changes  nothing that packets of others notice but the time that they need: some markers more.
+// Changes  nothing that other packets notice, except the time for some more markers.
 // Errors   kKernel
 // Source   nft(8), monitor trace; netlink/nft/trace.h
 #pragma once
@@ -63,8 +62,8 @@ struct Sighting {
   [[nodiscard]] std::uint16_t DestinationPort() const;
 };
 
-// Where a packet is taken off its way, so that it does not leave the node, or reach a service: at
-// the end of that hook. With a request of TCP its reset is caught, too.
+// Where a packet is taken off its way, so that it does not leave the node or reach a service: at
+// the end of that hook. For a TCP request, its reset is caught, too.
 struct Catch {
   PacketKind packet = PacketKind::kAnswer;
   nft::TableFamily family = nft::TableFamily::kNetdev;
@@ -77,10 +76,10 @@ class Observer {
  public:
   struct What {
     Flow flow;
-    // Instead of the probe's packets those that one of these rules without a verdict matches. All
-    // are requests then, and `flow` gives the tables' name alone.
+    // Watches packets that match one of these rules, which have no verdict, instead of the probe's
+    // packets. All count as requests then, and `flow` only names the tables.
     std::vector<nft::Rule> others = {};
-    // Whose neighbour entries packets may need.
+    // Addresses whose neighbour entries packets may need.
     std::set<Ip> asked = {};
     // Links whose ingress and egress hooks are watched.
     std::set<std::string> devices = {};
@@ -95,7 +94,7 @@ class Observer {
   ~Observer();
 
   [[nodiscard]] int fd() const { return events_.fd(); }
-  // What has come since.
+  // Passes on what has come since.
   void Take(std::vector<Sighting>& sightings);
   [[nodiscard]] bool HasLostEvents() const { return has_lost_events_; }
 

@@ -1,9 +1,9 @@
-// The reset of a probe's half-open connection, which comes however this process ends.
+// Guarantees the reset of a probe's half-open connection, however this process ends.
 //
-// Child    A child of this process waits until this object goes, or the process does, and injects
-//          the reset then. It leads a session of its own, so that what ends this process by its
-//          terminal or its group does not end it.
-// Errors   kKernel if there is no child to be had. What the child cannot do is not told.
+// Child    A child of this process waits until this object or the process ends, and then injects
+//          the reset. It leads a session of its own, so that a signal to this process's terminal or
+//          group does not end it.
+// Errors   kKernel if no child can be made. Failures in the child are not reported.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace nomad_bridge::probe {
 
 class PendingReset {
  public:
-  // `frame` will come in by `link` of `ns` (injector.h). To be made before any table of a probe:
-  // the child holds open what is open then.
+  // `frame` will come in by `link` of `ns` (injector.h). Construct it before any table of a probe:
+  // the child keeps open what is open then.
   PendingReset(const netlink::Netns& ns, int link, const std::vector<std::uint8_t>& frame);
   PendingReset(const PendingReset&) = delete;
   PendingReset& operator=(const PendingReset&) = delete;
-  // The reset has been injected when this returns.
+  // Returns after the reset was injected.
   ~PendingReset();
 
  private:
-  UniqueFd alive_;  // the child sees its end
+  UniqueFd alive_;  // the child notices when it is closed
   pid_t child_ = -1;
 };
 

@@ -1,10 +1,10 @@
-// Sockets that wait for anybody's packets: TCP sockets that listen, UDP sockets that are bound and
-// not connected.
+// Lists sockets that wait for packets from anybody: listening TCP sockets, and UDP sockets that are
+// bound and not connected.
 //
 // Shapes  Ports in host byte order.
-// Cost    A list per protocol and family, of this namespace's such sockets alone: some 30 us each,
-//         which the kernel takes to walk its tables. FindHolder() reads the descriptors of process
-//         after process: some ms.
+// Cost    A list per protocol and family, only of such sockets in this namespace: some 30 us each,
+//         in which the kernel walks its tables. FindHolder() reads the descriptors of process after
+//         process: some ms.
 // Kernel  Without tcp_diag, udp_diag (CONFIG_INET_DIAG) there are none, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h.
 // Source  sock_diag(7), linux/inet_diag.h; proc_pid_fd(5).
@@ -30,17 +30,17 @@ struct Listener {
   Ip address;
   bool both_families = false;  // on "::", and not IPV6_V6ONLY
   std::uint16_t port = 0;
-  int link = 0;  // it is bound to; 0: none
+  int link = 0;  // that the socket is bound to; 0: none
   std::uint32_t inode = 0;
-  // TCP: connections that wait to be accepted, and how many may; one more is dropped.
+  // TCP: how many connections wait to be accepted, and how many may; one more is dropped.
   std::uint32_t waiting = 0;
   std::uint32_t backlog = 0;
 
-  // Whether a packet to `destination` would be its, as far as addresses go.
+  // Returns whether a packet to `destination` would reach the socket, as far as addresses decide.
   [[nodiscard]] bool Accepts(const Ip& destination) const;
 };
 
-// The listeners of a namespace. Each protocol's are listed once, when they are first asked for.
+// The listeners of a namespace. Each protocol's are listed once, when first needed.
 class ListenerLists {
  public:
   [[nodiscard]] static ListenerLists In(const netlink::Netns& ns);
@@ -60,7 +60,7 @@ struct Process {
   bool stopped = false;  // by a signal, or by a debugger
 };
 
-// A process that has the socket with that inode open; nullopt if none can be seen from here.
+// Finds a process that has the socket with that inode open; nullopt if none can be seen from here.
 [[nodiscard]] std::optional<Process> FindHolder(std::uint32_t inode);
 
 // "process 1234 'nginx'"; "a process that cannot be seen from here".
