@@ -88,7 +88,7 @@ std::string ShowPorts(const Attachment& attachment) {
   if (!attachment.record) {
     return kUnknownText;
   }
-  // Once for both families.
+  // One entry for both families.
   std::map<std::tuple<std::uint16_t, std::string, std::uint16_t>, std::set<std::string>> protocols;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
     const std::string ip = port.host_ip ? Bracketed(*port.host_ip) : "";

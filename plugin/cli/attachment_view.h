@@ -1,9 +1,8 @@
-// How an attachment is shown: the words of a table's cells, and its object in JSON.
+// Shows an attachment: the words in a table's cells, and its object in JSON.
 //
-// Shapes   Ids are cut to eight characters. What is not there is "-", what cannot be told "?"
-//          (JSON: null). Ports: "8080->80/tcp,udp", behind the host's address if it is published on
-//          one only. Numbers of bytes: "803 kB", "12.4 MB", by thousands. Durations: "3m", "2h",
-//          "5d".
+// Shapes   Ids are cut to eight characters. A missing value is "-", an unknown one "?" (JSON:
+//          null). Ports: "8080->80/tcp,udp", after the host's address if it is published on only
+//          one. Numbers of bytes: "803 kB", "12.4 MB", by thousands. Durations: "3m", "2h", "5d".
 #pragma once
 
 #include <chrono>

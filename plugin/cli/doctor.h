@@ -31,28 +31,28 @@ struct CheckResult {
   Verdict verdict;
   std::string what;                   // one line
   Fix fix;                            // empty if it is well
-  std::vector<std::string> all = {};  // where `what` is the first of several
-  std::string cause = {};  // the error that kept it from looking; empty if it found something
-  // The check whose result has that cause, too: people are shown the cause there alone.
+  std::vector<std::string> all = {};  // if there are several: all; `what` is the first
+  std::string cause = {};  // the error that kept the check from looking; empty if it could look
+  // Another check whose result has the same cause: people see the cause only there.
   std::string_view said_by = {};
 };
 
-// What a check costs: one that is dear asks for every attachment, reads large files, or starts
-// another program. `metrics`, which runs every half minute, leaves those out. One that probes sends
+// What a check costs. A dear check asks for every attachment, reads large files, or starts another
+// program; `metrics`, which runs every half minute, leaves these out. A check that probes sends
 // packets, and runs only with `doctor -probe`.
 enum class Cost { kCheap, kDear, kProbes };
 
-// `only`: ids, or their first words ("ports"); empty: all but those that the node's operator
-// ignores (node_config.h). Throws UsageError for one that no check has.
+// `only`: ids, or their first words ("ports"); empty: all except those that the node's operator
+// ignores (node_config.h). Throws UsageError for an id that no check has.
 [[nodiscard]] std::vector<CheckResult> RunChecks(state::Host& host,
                                                  const Inventory& inventory,
                                                  Cost most,
                                                  const std::vector<std::string>& only = {});
 
-// Whether it is the id of a check, or the first word of some.
+// Returns whether `name` is the id of a check, or the first word of one.
 [[nodiscard]] bool IsAnyCalled(std::string_view name);
 
-// A network config of the runtime, or why it is none.
+// A network config of the runtime, or the reason why the file is none.
 struct ConfigFile {
   std::string path;
   std::vector<cni::PluginConfig> plugins;
@@ -67,38 +67,39 @@ struct Check {
   void (*run)(Examination&);
 };
 
-// What the checks look at, and what they found.
+// What the checks look at, and what they have found.
 class Examination {
  public:
-  // `most`: the dearest checks that will be asked for.
+  // `most`: the dearest kind of check that will run.
   Examination(state::Host& of, const Inventory& taken);
 
   state::Host& host;
   const Inventory& inventory;
   std::vector<const Attachment*> running;                // with a record, and live
-  std::vector<const Attachment*> publishing;             // those of them with live ports
-  std::map<std::string, const state::Record*> gateways;  // a record behind each
+  std::vector<const Attachment*> publishing;             // of these, those with live ports
+  std::map<std::string, const state::Record*> gateways;  // for each gateway, a record behind it
   std::vector<CheckResult> results;
 
   void Run(const Check& check);
 
-  // Of the check that runs.
+  // Adds a result of the running check.
   void Add(Verdict verdict, const std::string& what, const Fix& fix);
   void Ok(const std::string& what) { Add(Verdict::kOk, what, {}); }
   void Warn(const std::string& what, const Fix& fix) { Add(Verdict::kWarn, what, fix); }
   void Fail(const std::string& what, const Fix& fix) { Add(Verdict::kFail, what, fix); }
-  // "first of them (and 3 more)"; nothing if there are none
+  // Adds "first of them (and 3 more)"; nothing if `lines` is empty.
   void AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix);
-  // Whether a check before this one has said to type that.
+  // Returns whether an earlier check has given that fix.
   [[nodiscard]] bool HasFix(const Fix& fix) const;
-  // What a reconcile would repair in these areas, and what it could not, or not even look at.
+  // Adds what a reconcile would repair in these areas, and what it could not repair or look at.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
-  // Of what could not be looked at for one cause: the result that is shown has found the cause
+  // If several checks could not look for one cause, shows the cause once: in the result that found
+  // the cause itself, else in the first of the worst.
   // itself, or else is the first of the worst.
   void NoteWhatIsSaid();
 
-  // Each is looked for once, when it is first asked for: what cannot be read fails that check
-  // alone.
+  // Each is looked up once, when first needed. What cannot be read fails only the check that needs
+  // it.
   const Mismatches& Reconciled();                // what a reconcile would find
   const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
   const std::vector<ConfigFile>& Configs();
@@ -112,8 +113,8 @@ class Examination {
 
 constexpr const char* kGcFix = "nomad-bridge gc";
 
-// In the order in which they are printed. To add one: an entry in the table of its file, and a row
-// in docs/troubleshooting.md.
+// In the order in which they are printed. To add a check: an entry in the table of its file, and a
+// row in docs/troubleshooting.md.
 extern const std::span<const Check> kKernelChecks;
 extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kPolicyChecks;

@@ -23,7 +23,7 @@ inline void PrintDocument(const Json& fields) {
   Print(Cat(document.dump(2, ' ', false, Json::error_handler_t::replace), '\n'));
 }
 
-// An array of what `convert` makes of each of them.
+// Makes an array with the result of `convert` for each value.
 template <typename Values, typename Convert>
 [[nodiscard]] Json ArrayOf(const Values& values, Convert convert) {
   Json array = Json::array();

@@ -1,8 +1,8 @@
-// The opposite of up: what the attachments of a node, or of one of its networks, have shared goes
-// from the kernel once there are none.
+// Removes what the attachments of a node, or of one of its networks, have shared, once there are no
+// attachments: the opposite of up.
 //
-// Locks  The rules', from the look for attachments to the end. An ADD writes its record before it
-//        takes that lock: either we see the record, or the ADD makes the rules anew.
+// Locks  The rules' lock, from the look for attachments to the end. An ADD writes its record before
+//        it takes that lock: either we see the record, or the ADD makes the rules again.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -29,7 +29,8 @@ std::string_view Removed(Mode mode) {
   return mode == Mode::kRepair ? "removed" : "would be removed";
 }
 
-// Those of `network`, or that are on `bridge`; both empty: all. An unreadable record counts, too.
+// Throws if attachments of `network`, or on `bridge`, remain; with both empty, if any do. An
+// unreadable record counts, too.
 void RequireIdle(state::Host& host, const std::string& network, const std::string& bridge) {
   const Inventory inventory = TakeInventory(host);
   std::vector<std::string> names;
@@ -49,7 +50,7 @@ void RequireIdle(state::Host& host, const std::string& network, const std::strin
   }
 }
 
-// Of the accepts that have lost their comment.
+// Returns the mark bit, to find accepts that have lost their comment.
 int MarkBit(state::Host& host) {
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   return checkpoint && checkpoint->accept_mark_bit != state::kNoMarkBit
@@ -57,7 +58,7 @@ int MarkBit(state::Host& host) {
              : firewall::ForwardHook().accept_mark_bit;
 }
 
-// Our tables, and the rules in iptables' that accept their mark.
+// Removes our tables, and the rules in iptables' tables that accept our mark.
 std::string RemoveRules(state::Host& host, Mode mode) {
   std::string text;
   nft::Batch batch;
@@ -83,7 +84,8 @@ std::string RemoveRules(state::Host& host, Mode mode) {
   return text;
 }
 
-// By an ADD that has begun since we looked: it takes the rules' lock only after its links are made.
+// Returns whether an ADD has begun since we looked: it takes the rules' lock only after its links
+// are made.
 bool IsWanted(state::Host& host, const rtnl::Link& bridge) {
   return std::ranges::any_of(host.records.All(), [&](const state::Record& record) {
     return record.link.bridge == bridge.name;
@@ -118,7 +120,7 @@ std::string RemoveLinks(state::Host& host, Mode mode) {
   return text;
 }
 
-// By the name of the network, as the configs of this node have them.
+// Returns the bridges in the configs of this node, by the name of the network.
 std::map<std::string, std::string> ConfiguredBridges() {
   std::map<std::string, std::string> bridges;
   for (const std::string& file : FindNodeConfigFiles()) {

@@ -22,17 +22,19 @@ constexpr std::array<std::string_view, 9> kFilterKeys =
 // "job= ns= group= ...", for people
 [[nodiscard]] std::string FilterWords();
 
-// By key: globs, of which one has to match.
+// The globs for each key; one of them has to match.
 using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 [[nodiscard]] Filters ParseFilters(const std::vector<std::string>& words);
 
-// What `key` is of an attachment; several of its addresses and ports.
+// Returns the values of `key` for an attachment; an attachment may have several addresses and
+// ports.
 [[nodiscard]] std::vector<std::string> ValuesOf(const Attachment& attachment, std::string_view key);
 
 [[nodiscard]] bool Matches(const Attachment& attachment, const Filters& filters);
 
-// Whether they ask for what no alias holds, so that without root it cannot be told.
+// Returns whether a filter needs what no alias holds: without root nobody can tell whether it
+// matches.
 [[nodiscard]] bool AsksForUntold(const Filters& filters);
 
 }  // namespace nomad_bridge::cli

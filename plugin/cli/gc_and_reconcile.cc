@@ -40,7 +40,7 @@ std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
   }
   for (const Mismatch& mismatch : report.mismatches.left()) {
     if (report.mismatches.is_repairing() && !mismatch.repairable) {
-      // What is of no container's own names itself what it is about.
+      // A failure that belongs to no container names its subject itself.
       const bool is_containers =
           mismatch.area == Mismatch::Area::kPort || mismatch.area == Mismatch::Area::kLease;
       failures.push_back(Cat(is_containers ? Format("container '{}': ", mismatch.owner) : "",
@@ -155,7 +155,7 @@ int Report(const Arguments& arguments,
 
 int RunReconcile(const Arguments& arguments) {
   attachment::Scope scope;
-  // Without a change on the socket it is the timer that runs us, or somebody who types it.
+  // Without a change on the socket, the timer or a person runs this command.
   if (const UniqueFd socket = nft::TakeChangeSocket(); socket && nft::DrainChanges(socket)) {
     scope.extent = attachment::Scope::Extent::kTables;
   }

@@ -15,8 +15,7 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// Without the filter of a port more packets pass. What comes back to whom it was sent by is one of
-// many connections.
+// Without a port's filter more packets pass, not fewer. A hairpin connection is only one of many.
 bool IsPassing(const Mismatch& mismatch) {
   constexpr std::array kOthers = {Area::kLease, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
   const std::array<std::string, 2> passing = {
@@ -24,7 +23,8 @@ bool IsPassing(const Mismatch& mismatch) {
   return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part);
 }
 
-// A chain of policies that does not judge what comes for the allocation.
+// Returns whether the difference is a chain of policies that does not judge packets for the
+// allocation.
 bool IsOfOtherPolicies(state::Host& host, const state::Record& record, const Mismatch& mismatch) {
   const bool is_incoming = mismatch.part.starts_with("chain in-");
   const auto is_about = [&](const nft::Chain& chain) {
@@ -36,7 +36,7 @@ bool IsOfOtherPolicies(state::Host& host, const state::Record& record, const Mis
                                is_about));
 }
 
-// Whether what differs may keep the packets of a port that was asked for from their way.
+// Returns whether the difference may stop packets for the port in question.
 bool MayEnd(state::Host& host,
             const state::Record& record,
             const IsMeant& is_meant,

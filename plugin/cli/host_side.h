@@ -1,6 +1,7 @@
-// The host's side of an attachment against its record.
+// Compares the host's side of an attachment with its record.
 //
-// Changes  nothing. The attachment's lock is tried: one that a command works on is not compared.
+// Changes  nothing. The attachment's lock is tried: an attachment that a command works on is not
+//          compared.
 // Errors   kKernel
 #pragma once
 
@@ -17,7 +18,7 @@ struct HostSide {
   bool are_rules_whole = true;  // tables, elements, and those in iptables' tables
 };
 
-// `is_meant`: whether a published port is one of those that were asked for.
+// Returns whether a published port is in question.
 using IsMeant = std::function<bool(const portmap::DnatEntry& port)>;
 [[nodiscard]] HostSide CompareHostSide(state::Host& host,
                                        const Attachment& attachment,

@@ -20,7 +20,7 @@ namespace {
 using causes::Cause;
 using causes::Causes;
 
-// Of each published port.
+// Counts the connections of each published port.
 std::vector<std::size_t> CountConnections(state::Host& host, const state::Record& record) {
   std::vector<conntrack::Endpoint> endpoints;
   for (const portmap::DnatEntry& port : record.rules.ports) {
@@ -86,7 +86,7 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   return Cat(text, '\n');
 }
 
-// Under one head; nothing without lines.
+// Puts the lines under one heading; returns nothing if there are none.
 std::string UnderHead(std::string_view title, const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) {
@@ -95,8 +95,8 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
   return text;
 }
 
-// Each with its fix below, those in a row with the same one once; the arrow is behind the first of
-// all that ends a connection.
+// Shows each cause with its fix below; neighbours with the same fix show it once. The arrow is at
+// the first cause of all that ends a connection.
 std::string ShowSide(std::string_view title,
                      const Causes& causes,
                      const Cause* first,
@@ -118,8 +118,7 @@ std::string ShowSide(std::string_view title,
   return text;
 }
 
-// An attachment of those asked for, and what was found of it; nothing where it could not be looked
-// for.
+// One of the attachments in question, and what was found; nothing if it could not be looked at.
 struct Inspected {
   const Attachment* attachment;
   std::optional<SideMismatches> sides;
@@ -130,7 +129,7 @@ struct Inspected {
            (!sides || sides->IsWell());
   }
   [[nodiscard]] bool IsUnknown() const { return sides && !sides->unknown.empty(); }
-  // What keeps it from them is among what is unknown.
+  // The reason why policies cannot be read is among what is unknown.
   [[nodiscard]] bool CanReadPolicies() const { return sides && !IsUnknown(); }
 };
 
@@ -263,7 +262,7 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
   return client;
 }
 
-// To the port that was asked for, or to the first that `attachment` publishes.
+// Plans a connection to the port in question, or to the first port that `attachment` publishes.
 std::optional<causes::Connection> ConnectionTo(state::Host& host,
                                                const Attachment& attachment,
                                                const std::string& word,

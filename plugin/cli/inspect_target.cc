@@ -8,7 +8,7 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// An address, or the first one of the allocation that has that name.
+// Returns the address, or the first address of the allocation with that name.
 std::optional<Ip> AddressOf(const Inventory& inventory, const std::string& name) {
   const bool is_bracketed = name.size() > 2 && name.front() == '[' && name.back() == ']';
   if (const auto address = Ip::Parse(is_bracketed ? name.substr(1, name.size() - 2) : name)) {

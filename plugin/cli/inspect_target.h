@@ -1,4 +1,4 @@
-// Whom an allocation does not reach: the argument of `inspect -to`.
+// The target that an allocation does not reach: the argument of `inspect -to`.
 //
 // Errors   UsageError if the argument is no target; CannotTell if no allocation has that name, or
 //          the allocation has no address.
@@ -14,7 +14,7 @@ namespace nomad_bridge::cli {
 [[nodiscard]] std::optional<Question::Target> TargetOf(const Arguments& arguments,
                                                        const Inventory& inventory);
 
-// With a client, the target is an address of one of `attachments` itself.
+// With a client, the target must be an address of one of `attachments`.
 void CheckTarget(const Question& question, const Attachments& attachments);
 
 }  // namespace nomad_bridge::cli

@@ -74,8 +74,8 @@ std::vector<Place> FindPlaces(const std::string& directory) {
   return places;
 }
 
-// Gives what is there a second name, which it returns. link(2) never overwrites, so what was kept
-// earlier stays.
+// Gives the file a second name, and returns it. link(2) never overwrites, so a file kept earlier
+// stays.
 std::string Keep(const Place& place) {
   for (int number = 1;; ++number) {
     const std::string suffix = Cat(kKeptAs, number == 1 ? "" : Cat('.', number));
@@ -124,7 +124,7 @@ int RunInstall(const Arguments& arguments) {
   const std::string& directory = arguments.operands.front();
   EnsureDirectory(directory);
   const std::vector<Place> places = FindPlaces(directory);
-  // All that is in the way is named at once, before anything is changed.
+  // Names everything that is in the way at once, before anything is changed.
   std::string foreign;
   for (const Place& place : places) {
     if (place.IsForeign() && (!arguments.Has("replace") || fs::is_directory(place.path))) {
@@ -142,8 +142,8 @@ int RunInstall(const Arguments& arguments) {
   return kYes;
 }
 
-// Of what runs, whatever became of its record: without the program it would have no DEL. What is
-// stale needs none.
+// Throws if attachments run, with a record or without: without the program they would get no DEL.
+// Stale attachments need none.
 void RequireNoneRuns() {
   state::Host host = state::Host::OpenToLook();
   const Inventory inventory = TakeInventory(host);
@@ -157,8 +157,7 @@ void RequireNoneRuns() {
   }
 }
 
-// What was kept is not put back: what the next allocation runs as `bridge` is the operator's
-// decision.
+// Does not restore what was kept: the operator decides what the next allocation runs as `bridge`.
 int RunUninstall(const Arguments& arguments) {
   RequireNoneRuns();
   std::vector<Place> places = FindPlaces(arguments.operands.front());

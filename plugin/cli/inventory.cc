@@ -26,7 +26,7 @@ const std::string kEmpty;
 
 using LinksByName = std::map<std::string, const rtnl::Link*, std::less<>>;
 
-// A host veth that was renamed also by the name that it is to have.
+// Lists a renamed host veth also under the name that it should have.
 LinksByName ByName(const std::vector<rtnl::Link>& all) {
   LinksByName links;
   for (const rtnl::Link& link : all) {
@@ -50,8 +50,8 @@ bool IsPluggedIn(const Attachment& attachment, const LinksByName& links) {
          attachment.link->master == bridge->second->index;
 }
 
-// Of one with a record. What a command works on, or has begun, is not asked whether it is alive:
-// before its veth is made some kernels cannot tell.
+// Returns the state of an attachment with a record. Does not check whether an attachment that a
+// command works on, or has begun, is alive: before its veth is made some kernels cannot tell.
 State StateOf(state::Host& host, const Attachment& attachment, const LinksByName& links) {
   const state::Record& record = *attachment.record;
   if (record.IsDelBegun()) {
@@ -95,7 +95,7 @@ Attachment AttachmentOf(state::Host& host,
   return attachment;
 }
 
-// Our links of which there is no record, whatever became of it.
+// Adds our links that have no record, whatever became of it.
 void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inventory) {
   std::set<std::string> known;
   for (const Attachment& attachment : inventory.attachments) {
@@ -107,7 +107,7 @@ void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inven
     if (!alias || known.contains(link.name)) {
       continue;
     }
-    // An ADD has written it meanwhile.
+    // An ADD has written the record meanwhile.
     if (std::optional<state::Record> record =
             inventory.is_complete ? host.records.Find(alias->id) : std::nullopt) {
       inventory.attachments.push_back(
@@ -170,8 +170,7 @@ std::optional<Usage> PortsOf(const Network& network, const Inventory& inventory)
 
 void AddNetworks(Inventory& inventory) {
   std::map<std::string, Network> networks;
-  // Of each network, the record whose ranges count: a config that was changed shows with the next
-  // one.
+  // The record of each network whose ranges count: a changed config shows with the next record.
   std::map<std::string, const state::Record*> with_ranges;
   for (const Attachment& attachment : inventory.attachments) {
     Network& network = networks[attachment.id.network];
@@ -191,7 +190,8 @@ void AddNetworks(Inventory& inventory) {
   }
 }
 
-// Before who reads all records says that it ignores them: each is logged once.
+// Call it before anything else reads all records and logs that it ignores some: each is logged
+// once.
 void RemarkOnUnreadable(state::Host& host, const Inventory& inventory) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.state == State::kUnreadable) {
@@ -275,8 +275,8 @@ void CompareRules(state::Host& host, Inventory& inventory) {
 
 Inventory TakeInventory(state::Host& host) {
   Inventory inventory;
-  // Before the links: one whose record has gone by then may still have its link for a moment, but
-  // one whose record we have read had its link before, unless it is being made.
+  // Records before links: an attachment whose record is gone by then may still have its link for a
+  // moment, but an attachment whose record was read had its link before, unless it is being made.
   std::vector<state::Records::Reading> readings = host.records.ReadAll();
   inventory.links = host.net.Links();
   const LinksByName links = ByName(inventory.links);

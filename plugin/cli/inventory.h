@@ -81,7 +81,7 @@ struct Attachment {
   [[nodiscard]] const std::string& Label(std::string_view name) const;
 };
 
-// A number of things that there is a limit of.
+// How much is used of something limited.
 struct Usage {
   std::uint64_t used = 0;
   std::uint64_t total = 0;
@@ -92,8 +92,8 @@ struct Usage {
 struct Network {
   std::string name;
   std::set<std::string> bridges;
-  // Of the range set that is the first to be exhausted; nullopt where no record has ranges (another
-  // IPAM plugin, an earlier release), or we are not root.
+  // Of the range set that will be full first; nullopt if no record has ranges (another IPAM plugin,
+  // an earlier release), or we are not root.
   std::optional<Usage> addresses;
   std::optional<Usage> ports;  // of the fullest bridge, which others may use, too
 };
@@ -107,11 +107,11 @@ struct Inventory {
 
 [[nodiscard]] Inventory TakeInventory(state::Host& host);
 
-// Changes the state of what is ok, but for its rules. One comparison for all, as a reconcile makes
-// it: it holds the rules' lock. On stderr: why the rules cannot be read.
+// Changes the state of attachments that are ok except for their rules. One comparison for all, as a
+// reconcile makes it, under the rules' lock. Says on stderr why if the rules cannot be read.
 void CompareRules(state::Host& host, Inventory& inventory);
 
-// Of its record, or that its link is a port of; empty if there is none.
+// Returns the bridge of its record, or the one that its link is a port of; empty if there is none.
 [[nodiscard]] std::string BridgeOf(const Attachment& attachment, const Inventory& inventory);
 
 // How an attachment gets its lost record again.

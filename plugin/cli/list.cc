@@ -47,7 +47,8 @@ std::string ShowUsage(const Usage& usage, std::string_view what) {
                                  : Format("{} of {} {}", usage.free(), usage.total, what);
 }
 
-// "?" where root would see it. What nobody can know is left out: another IPAM plugin's addresses.
+// Returns "?" if root would see more. Leaves out what nobody can know: another IPAM plugin's
+// addresses.
 std::string ShowFree(const Network& network, bool is_complete) {
   std::vector<std::string> parts;
   for (const auto& [usage, what] :
@@ -112,7 +113,7 @@ Json Document(const Inventory& inventory) {
           {"networks", ArrayOf(inventory.networks, network_json)}};
 }
 
-// By -sort; else as the inventory has them.
+// Sorts by -sort; else keeps the inventory's order.
 void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
   const std::string* const typed = arguments.Find("sort");
   if (typed == nullptr) {

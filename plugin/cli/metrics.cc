@@ -74,7 +74,7 @@ Labels LabelsOf(const Attachment& attachment) {
   return labels;
 }
 
-// The allocation's direction: what the host's end sent, it received.
+// From the allocation's side: it received what the host's end sent.
 std::string TrafficMetrics(const Inventory& inventory) {
   std::string text;
   for (const auto& [direction, verb, side] :
@@ -160,8 +160,8 @@ std::string EventMetric(std::string_view name,
   return metric.Text();
 }
 
-// As many samples as the files of policies have entries, whatever runs. None without policies, or
-// if those in force cannot be read: that is a fault by itself.
+// One sample for each entry in the files of policies, whatever runs. None without policies, or if
+// the policies in force cannot be read: that is a fault of its own.
 std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
   constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
@@ -194,12 +194,12 @@ std::string PolicyMetrics(state::Host& host) {
   return connections.Text() + flows.Text();
 }
 
-// For a collector that runs as another user. ReplaceFile's is for files of ours alone.
+// For a collector that runs as another user. ReplaceFile() makes files that only we can read.
 void Publish(const std::string& path, const std::string& text) {
   constexpr mode_t kReadable = 0644;
   const std::string fresh = path + ".new";  // not *.prom
   EnsureFileGone(fresh);
-  // Its mode by the descriptor: in a directory of the collector's the name may lead elsewhere by
+  // Sets the mode by descriptor: in a directory of the collector the name may lead elsewhere by
   // then.
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadable));
   if (!fd) {

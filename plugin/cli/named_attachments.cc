@@ -24,7 +24,7 @@ Attachments Select(const Inventory& inventory, const auto& matches) {
   return selected;
 }
 
-// The names that it goes by: of its job and of its group, "job/group", its ids and its interface.
+// Returns the names of an attachment: its job and group, "job/group", its ids and its interface.
 std::vector<std::string> NamesOf(const Attachment& attachment) {
   const std::string& job = attachment.Label(cni::kJob);
   const std::string& group = attachment.Label(cni::kGroup);
@@ -41,8 +41,8 @@ std::vector<std::string> NamesOf(const Attachment& attachment) {
   return names;
 }
 
-// A published port, an address, a name, or else the beginning of a name. Only beginnings have to be
-// of two characters: a job may be called 'z'.
+// Matches a published port, an address, a whole name, or else the beginning of a name. Only
+// beginnings need two characters: a job may be called 'z'.
 Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   const auto is_port = [&](const portmap::DnatEntry& port) {
     return std::to_string(port.host_port) == word;
@@ -84,7 +84,8 @@ std::string Candidates(const Attachments& found) {
   return table.Text();
 }
 
-// None, and a remark on stderr, if `word` names none, or some that `differ` from the first.
+// Returns none, with a remark on stderr, if `word` names none, or some that `differ` from the
+// first.
 Attachments Find(const Inventory& inventory, const std::string& word, const auto& differ) {
   Attachments found = FindNamed(inventory, word);
   if (found.empty()) {

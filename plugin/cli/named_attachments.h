@@ -1,11 +1,11 @@
-// Attachments by what an operator calls them.
+// Finds attachments by the names that an operator uses.
 //
 // Names    a published port, an address, the name of a job or a group, JOB/GROUP, an id, an
-//          interface on the host; of an id, a job, a group or an interface also a beginning of two
-//          characters
-// Errors   UsageError for a beginning that is too short; CannotTell if it names none, and we are
-//         not root, or records are lost.
-// Owner    the attachments are the inventory's.
+//          interface on the host. Ids, jobs, groups and interfaces may be shortened to two or more
+//          characters.
+// Errors   UsageError for a beginning that is too short; CannotTell if the word names none, and we
+//          are not root, or records are lost.
+// Owner    The inventory owns the attachments.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ namespace nomad_bridge::cli {
 
 using Attachments = std::vector<const Attachment*>;
 
-// Those of the one container that `word` names. None, and a remark on stderr, if it names none or
-// several.
+// Returns the attachments of the one container that `word` names. Returns none, with a remark on
+// stderr, if it names none or several.
 [[nodiscard]] Attachments FindOne(const Inventory& inventory, const std::string& word);
 
-// Those of all containers that `word` names, if policies cannot tell them apart: they are in one
-// namespace, job and group. Else none, and a remark on stderr.
+// Returns the attachments of all containers that `word` names, if policies cannot tell them apart:
+// same namespace, job and group. Otherwise returns none, with a remark on stderr.
 [[nodiscard]] Attachments FindAlike(const Inventory& inventory, const std::string& word);
 
 }  // namespace nomad_bridge::cli

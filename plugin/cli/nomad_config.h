@@ -1,8 +1,8 @@
-// What the config of this node's Nomad says of CNI.
+// What the config of this node's Nomad says about CNI.
 //
-// Shapes   /etc/nomad.d/*.hcl and *.json, in the order of their names: the last one that sets a key
-//          decides, as for Nomad. HCL in any layout, also on one line; JSON.
-// Errors   none: a file that cannot be read says nothing
+// Shapes   /etc/nomad.d/*.hcl and *.json, in the order of their names: the last file that sets a
+//          key decides, as for Nomad. HCL in any layout, even on one line; JSON.
+// Errors   none: a file that cannot be read is skipped
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace nomad_bridge::cli {
 
-// The value of `key = "..."` in HCL, or of `"key": "..."` in JSON, wherever it stands outside of
+// Returns the value of `key = "..."` in HCL, or of `"key": "..."` in JSON, anywhere outside of
 // comments; empty if there is none.
 [[nodiscard]] std::string FindSetting(std::string_view config, std::string_view key);
 
@@ -25,7 +25,8 @@ namespace nomad_bridge::cli {
 // The network configs in Nomad's cni_config_dir, or where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
 
-// As an ADD would have it; nullopt of another plugin than ours. Throws for what an ADD refuses.
+// Returns the config as an ADD would parse it; nullopt for another plugin than ours. Throws for
+// what an ADD refuses.
 [[nodiscard]] std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin);
 
 }  // namespace nomad_bridge::cli

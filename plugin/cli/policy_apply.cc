@@ -1,4 +1,4 @@
-// policy apply: the policies of the files put in force.
+// policy apply: puts the policies of the files in force.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -46,7 +46,7 @@ struct Applied {
   std::optional<std::size_t> cut = {};  // connections, if they were to be ended
 };
 
-// The last cells of a row: what policies are about it, before and after.
+// The last cells of a row: the policies that apply, before and after.
 std::vector<Cell> ReachCells(const Applied& applied, const cni::Workload& workload) {
   const Reach before = ReachOf(applied.reach.former, workload);
   const Reach after = ReachOf(applied.program, workload);
@@ -57,7 +57,7 @@ std::vector<Cell> WorkloadCells(const cni::Workload& workload) {
   return {OrDash(workload.nomad_namespace), OrDash(workload.job), OrDash(workload.group)};
 }
 
-// A row for each group, children of a periodic job together: all of it has the same policies.
+// A row for each group, with all children of a periodic job together: they have the same policies.
 std::string GroupTable(const Applied& applied) {
   std::map<cni::Workload, std::size_t> counts;
   for (const state::Record& record : applied.reach.changed) {
@@ -119,8 +119,8 @@ std::string Summary(const Applied& applied) {
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
 }
 
-// Without its directory an apply takes all policies away, which is not what it is typed for where
-// they cannot even be read.
+// An apply with a missing directory takes all policies away. Nobody wants that if the policies in
+// force cannot even be read.
 void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
   const std::optional<Error> unread =
       FindStatus(directory) ? std::nullopt : rules::FindUnreadPolicies(host);
@@ -153,7 +153,8 @@ void RemarkOnNone(const policy::Policies& policies, const std::string& directory
   }
 }
 
-// Also ends what an earlier -cut has marked and these policies would allow: it may begin anew.
+// Also removes marks of an earlier -cut from connections that these policies allow: they may begin
+// anew.
 std::optional<std::size_t> Cut(state::Host& host, bool is_asked) {
   using More = conntrack::Conntrack::More;
   const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
@@ -162,7 +163,7 @@ std::optional<std::size_t> Cut(state::Host& host, bool is_asked) {
 
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
-  // Absolute: it is compared with what is in force later, from elsewhere.
+  // Absolute: the path is compared later with what is in force, from another directory.
   const std::string directory = std::filesystem::absolute(DirectoryOf(arguments));
   if (directory.find('\n') != directory.npos) {
     throw UsageError("the name of a directory of policies has no line end");
@@ -177,7 +178,7 @@ int RunApply(const Arguments& arguments) {
                          std::ranges::all_of(policies.policies, &policy::Policy::is_audited),
       .program = program};
   RequireReadOrDirectory(host, directory);
-  // A node without policies stays without the file that every ADD would read.
+  // Without policies, no file is written that every ADD would have to read.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
   RemarkOnNone(policies, directory);
   if (!has_none) {

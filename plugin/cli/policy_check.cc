@@ -1,4 +1,4 @@
-// policy check: what `policy apply` would refuse, before it is asked.
+// policy check: names what `policy apply` would refuse.
 #include <algorithm>
 #include <set>
 
@@ -27,7 +27,7 @@ std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
   return all;
 }
 
-// `selector` with the labels of `workload` where it does not match them.
+// Returns `selector` with the labels of `workload` where they differ.
 std::string NearTo(const cni::Workload& workload, policy::Selector selector) {
   if (!policy::Selects({.nomad_namespace = selector.nomad_namespace}, workload)) {
     selector.nomad_namespace = workload.nomad_namespace;
@@ -41,7 +41,7 @@ std::string NearTo(const cni::Workload& workload, policy::Selector selector) {
   return policy::Text(selector);
 }
 
-// A job that is not running yet is no mistake, so this is no error.
+// No error: a job that does not run yet is no mistake.
 void WarnOfNoMatch(const policy::Policy& policy,
                    const policy::Selector& selector,
                    const std::set<cni::Workload>& workloads) {
@@ -58,7 +58,8 @@ void WarnOfNoMatch(const policy::Policy& policy,
           Suggestion(policy::Text(selector), {texts.begin(), texts.end()}));
 }
 
-// Those on this node that some selector may match; none if its records cannot be read.
+// Returns the workloads of this node that some selector may match; none if its records cannot be
+// read.
 std::set<cni::Workload> FindWorkloads() {
   std::set<cni::Workload> workloads;
   if (::geteuid() != 0) {

@@ -18,7 +18,7 @@ constexpr const char* kWords =
     "allowed: ns=NAMESPACE,job=JOB,group=GROUP, an address, node, outside, or the job, group, ID, "
     "interface or published port of an allocation that lives here";
 
-// A target, with its own port if what was typed says it.
+// A target, with its own port if the typed words give one.
 struct Target {
   End end;
   std::optional<Ports> ports = {};
@@ -50,8 +50,8 @@ bool Describes(const cni::Workload& typed, const cni::Workload& living) {
          (typed.group.empty() || typed.group == living.group);
 }
 
-// An address with the labels of its allocation, or labels with the addresses of theirs; `typed`
-// itself if nobody has them.
+// Returns an address with the labels of its allocation, or labels with the addresses of their
+// allocations; `typed` itself if no allocation matches.
 std::vector<Target> TargetsLike(End typed, const std::optional<NodeNow>& node) {
   std::vector<Target> targets;
   if (node) {
@@ -112,7 +112,7 @@ std::vector<Target> TargetsOf(const std::string& word, const std::optional<NodeN
                                      : TargetsNamed(word, node);
 }
 
-// The allocations that the node's port leads to; empty if it is the node's own.
+// Returns the allocations that the node's port leads to; empty if the port is the node's own.
 std::vector<Target> PublishedAt(const End& end, const Ports& ports, const Inventory& inventory) {
   std::vector<Target> targets;
   for (const Attachment& attachment : inventory.attachments) {
@@ -130,12 +130,12 @@ std::vector<Target> PublishedAt(const End& end, const Ports& ports, const Invent
   return targets;
 }
 
-// Between addresses of one family, or where they are not known.
+// Both addresses are of one family, or one is not known.
 bool CanConnect(const End& from, const End& to) {
   return !from.address || !to.address || from.address->family() == to.address->family();
 }
 
-// Each with the port that it is asked at.
+// Returns each target with the port that is tried.
 std::vector<Target> TargetsOf(const TypedConnection& typed, const std::optional<NodeNow>& node) {
   std::vector<Target> to = TargetsOf(typed.to, node);
   std::vector<Target> targets;

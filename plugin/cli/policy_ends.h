@@ -1,7 +1,7 @@
-// The ends of a connection as an operator types them, and what stands for them on this node.
+// The ends of a connection as an operator types them, and what they stand for on this node.
 //
-// Words    node; outside; ns=NAMESPACE,job=JOB,group=GROUP; an address; or what an allocation that
-//          lives here goes by (named_attachments.h): its job, group, ID, interface, published port
+// Words    node; outside; ns=NAMESPACE,job=JOB,group=GROUP; an address; or a name of an allocation
+//          that lives here (named_attachments.h): its job, group, ID, interface, published port
 // Without  root nothing is known of the node: labels and addresses stand for themselves
 // Errors   UsageError for a word that is none of these; CannotTell if it names no allocation here,
 //          or several that have different labels
@@ -30,8 +30,9 @@ struct TypedConnection {
   std::optional<policy::Ports> ports;
 };
 
-// All connections that may be meant: a word stands for all living allocations that it describes,
-// with their addresses, and a port of the node that is published for the allocation behind it.
+// Returns all connections that may be meant: a word stands for all living allocations that it
+// describes, with their addresses; a published port of the node stands for the allocation behind
+// it.
 [[nodiscard]] std::vector<policy::Connection> ConnectionsOf(const TypedConnection& typed,
                                                             const std::optional<NodeNow>& node);
 

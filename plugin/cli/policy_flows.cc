@@ -62,7 +62,7 @@ void Remember(Holders now, Holders& known) {
   }
 }
 
-// Who had this address at `last`, in seconds since 1970.
+// Returns who had this address at `last`, in seconds since 1970.
 policy::End EndAt(const Ip& address, const Holders& holders, std::uint64_t last) {
   const Holder* latest = nullptr;
   for (const Holder& holder : holders.allocations) {
@@ -76,7 +76,7 @@ policy::End EndAt(const Ip& address, const Holders& holders, std::uint64_t last)
              : policy::End{.address = address, .is_node = holders.of_node.contains(address)};
 }
 
-// Whether it was an allocation's, which is gone, or has an address that another one has by now.
+// Returns whether the end was an allocation that is gone, or whose address another one has by now.
 bool IsGone(const policy::End& end, const Holders& holders) {
   return !end.workload && !end.is_node &&
          std::ranges::any_of(holders.subnets,
@@ -106,7 +106,8 @@ std::string EntryFor(const Flow& flow, policy::Direction direction) {
   return entry.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Of "namespaces, api", which leave it closed together, any may let it pass: the first.
+// If several policies leave it closed together, "namespaces, api", any of them may allow it: names
+// the first.
 void SuggestEntry(const policy::Program& program, const std::string& refused_by, Flow& flow) {
   const std::string name = refused_by.substr(0, refused_by.find(", "));
   for (const auto& [direction, end] : {std::pair(policy::Direction::kTo, &flow.to),
@@ -180,7 +181,7 @@ Usage UsageOf(state::Host& host, std::string_view noun) {
   return usage;
 }
 
-// A flow that was audited before it was refused is in two sets: the later one tells.
+// A flow that was audited before it was refused is in two sets: the later one counts.
 void Merge(Flow flow, Flow& into) {
   const std::uint64_t tries = flow.tries + into.tries;
   if (flow.seconds_ago < into.seconds_ago) {

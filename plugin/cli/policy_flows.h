@@ -32,7 +32,7 @@ struct Flow {
   // What the policies in force now make of it.
   policy::Answer now;
   // Where it could be allowed: a policy, and the entry for that policy's `allow`. Empty if a `deny`
-  // refuses it, if an end is an address that nobody has now, or if it is allowed by now.
+  // refuses it, if nobody has the address of an end now, or if it is allowed by now.
   std::string policy;
   std::string entry;
 
@@ -49,7 +49,8 @@ struct Flows {
 // Adds to `known` who has which address now.
 [[nodiscard]] Flows ReadFlows(state::Host& host, Holders& known);
 
-// How full the set of flows that were refused is, or of those that would be; of the fuller family.
+// Returns how full the set of refused flows, or of flows that would be refused, is; the fuller
+// family.
 [[nodiscard]] Usage UsageOfRefusedFlows(state::Host& host);
 [[nodiscard]] Usage UsageOfAuditedFlows(state::Host& host);
 

@@ -97,13 +97,13 @@ class Graph {
   }
 
  private:
-  // The node reaches all, and what stays outside is none of ours.
+  // The node reaches everything, and connections outside the node are not ours.
   [[nodiscard]] bool IsAsked(const std::string& from, const std::string& to) const {
     const bool is_inside = from != kOutside || (to != kOutside && to != kNode);
     return from != kNode && is_inside && (from != to || of_ == GraphOf::kJobs);
   }
 
-  // Every range that some entry names, and one port that none does.
+  // Returns every range that some entry names, and one port that none names.
   [[nodiscard]] std::vector<Ports> PortsNamed() const {
     std::set<Ports> named;
     for (const auto& each : ends_) {

@@ -1,4 +1,4 @@
-// policy test: what becomes of one connection, and which rule decides.
+// policy test: says what happens to one connection, and which rule decides.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -45,7 +45,7 @@ std::optional<policy::Ports> ParsePort(const Arguments& arguments) {
                    Format("'{}' is no port; allowed: tcp/8080, udp/53, sctp/5000, icmp", *port));
 }
 
-// Those in force, if root asks on a node that has any, or those of the files.
+// Returns the policies in force, if root asks on a node that has any; else those of the files.
 policy::Program ProgramFor(const Arguments& arguments, std::optional<state::Host>& host) {
   if (!arguments.Has("dir") && host && host->policy.AreApplied()) {
     if (const FilesNow files = CompareFiles(*host); files.differ.value_or(true)) {
@@ -65,13 +65,13 @@ std::optional<NodeNow> FindNodeNow(std::optional<state::Host>& host) {
   return node;
 }
 
-// One of all connections that may be meant, and what becomes of it.
+// One of all connections that may be meant, with the result.
 struct Judged {
   policy::Connection connection;
   policy::Answer answer;
 };
 
-// The first refusal; without one what would be refused, or any.
+// Returns the first refused connection; else one that would be refused; else any.
 Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   std::optional<state::Host> host;
   if (::geteuid() == 0) {

@@ -21,7 +21,7 @@ std::string Names(const std::vector<policy::Policy>& policies) {
   }));
 }
 
-// What judges one attachment, as it is in force.
+// What judges one attachment, according to the policies in force.
 struct Judges {
   Reach reach;
   std::vector<RuleCount> refusals;  // the rules of these policies that refuse

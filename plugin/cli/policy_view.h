@@ -1,5 +1,5 @@
-// Policies as people see them: which are about an allocation, what their rules have counted, and
-// whether the files are other ones by now.
+// Policies for people: which apply to an allocation, what their rules have counted, and whether the
+// files have changed since.
 //
 // Errors  kKernel; kIo if the policies in force cannot be read.
 #pragma once
@@ -23,36 +23,37 @@
 
 namespace nomad_bridge::cli {
 
-// DIR or -dir as typed, or /etc/nomad-bridge/policy.d. Throws CannotTell if what was typed is not
-// there: no directory is no policies, and a mistyped one would take all of them away.
+// Returns DIR or -dir as typed, or /etc/nomad-bridge/policy.d. Throws CannotTell if the typed
+// directory does not exist: a missing directory means no policies, so a typing mistake would take
+// all policies away.
 [[nodiscard]] std::string DirectoryOf(const Arguments& arguments);
 
-// Those of a directory; remarks are on stderr.
+// Reads the policies of a directory; prints remarks on stderr.
 [[nodiscard]] policy::Policies ReadRemarking(const std::string& directory);
 
-// The files that were applied last, or those of /etc if none were, as they are now.
+// The present state of the files that were applied last, or of those in /etc if none were.
 struct FilesNow {
   std::string directory;
   std::optional<bool> differ = {};  // from what is in force; nullopt: they are unreadable, or wrong
-  std::string text = {};            // what is the matter; empty if nothing is
+  std::string text = {};            // the problem; empty if there is none
   Fix fix = {};
 };
 [[nodiscard]] FilesNow CompareFiles(state::Host& host);
 
-// What the policies in force do not see (attachment/apply_policies.h), and what to type against
-// it, on stderr.
+// Prints on stderr what the policies in force do not see (attachment/apply_policies.h), and the
+// fix.
 void RemarkOnUnseen(const std::vector<Mismatch>& unseen);
 
-// The policies that count for an allocation: "namespaces, api (audit)"; "-" if none is about it.
+// The policies that apply to an allocation: "namespaces, api (audit)"; "-" if none does.
 struct Reach {
   std::string in;   // what reaches it
   std::string out;  // what it reaches
 };
 [[nodiscard]] Reach ReachOf(const policy::Program& program, const cni::Workload& workload);
 
-// "prod/api/web", the address of who has no labels of Nomad's, "node" or "outside".
+// Returns "prod/api/web", the address if there are no Nomad labels, "node" or "outside".
 [[nodiscard]] std::string Text(const policy::End& end);
-// Nomad's; without one no selector selects it.
+// Without Nomad's namespace, no selector selects the end.
 [[nodiscard]] bool HasNamespace(const policy::End& end);
 
 // Who has an address on this node: one entry for each address of each living allocation.
@@ -63,14 +64,14 @@ struct Holder {
 struct Holders {
   std::vector<Holder> allocations;
   std::set<Ip> of_node;
-  std::set<Cidr> subnets;  // that allocations have their addresses from
+  std::set<Cidr> subnets;  // of the addresses of allocations
 };
 [[nodiscard]] Holders FindHolders(state::Host& host, const Inventory& inventory);
 
-// By name, as the kernel has them: the comment of each is "since 2026-11-24T06:40:00Z".
+// Returns the kernel's counters by name: the comment of each is "since 2026-11-24T06:40:00Z".
 [[nodiscard]] std::map<std::string, nft::Counter> ReadCounters(state::Host& host);
 
-// A rule, and what it has counted of all allocations of the node.
+// A rule, and its count for all allocations of the node.
 struct RuleCount : policy::CounterOf {
   std::uint64_t packets = 0;
   std::string since;  // "2026-11-24T06:40:00Z"
@@ -81,8 +82,8 @@ struct RuleCount : policy::CounterOf {
 [[nodiscard]] std::vector<RuleCount> CountByRule(state::Host& host);
 [[nodiscard]] Json RuleJson(const RuleCount& count);
 
-// Of one attachment, for `inspect`: the policies that judge it, and what they have refused, of
-// whomever, line by line. Nothing without policies, or if it is judged by none.
+// For one attachment, for `inspect`: returns line by line the policies that judge it, and how often
+// they have refused any connection. Empty without policies, or if none judges it.
 [[nodiscard]] std::vector<std::string> ShowPolicies(state::Host& host,
                                                     const Attachment& attachment);
 [[nodiscard]] Json PoliciesJson(state::Host& host, const Attachment& attachment);

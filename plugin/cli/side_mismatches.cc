@@ -76,7 +76,7 @@ class Inspection {
   }
 
  private:
-  // What cannot be read says nothing of the rest.
+  // A failed look does not affect the others.
   template <typename Look>
   bool Try(Look look) {
     try {
@@ -95,7 +95,7 @@ class Inspection {
         host_, attachment_, [&](const portmap::DnatEntry& port) { return IsMeant(port); });
     sides_.host = std::move(found.causes);
     are_rules_whole_ = found.are_rules_whole;
-    // A note: a bridge may be meant to lead nowhere.
+    // Only a note: a bridge may be intended to lead nowhere.
     if (record_.link.gateways.empty() && link::IsIsland(host_.net, record_.link.bridge)) {
       AddNote(link::DescribeIsland(record_.link.bridge));
     }
@@ -134,7 +134,7 @@ class Inspection {
     ForgiveAnswered();
   }
 
-  // What is asked of an allocation, or by it, without a published port.
+  // Checks what an allocation without a published port receives or sends.
   void LookAtUnpublished(causes::Interior& inside) {
     std::vector<std::optional<Connection>> connections;
     if (!question_.to) {
@@ -163,7 +163,7 @@ class Inspection {
     ForgiveAnswered();
   }
 
-  // Nobody listens: whether the client gets that far shows all the same. REQUIRES: client_
+  // Nobody listens; still shows whether the client gets that far. REQUIRES: client_
   void LookForRefusal() {
     const std::optional<Connection> connection =
         planner_.ToAllocation(record_, portmap::Protocol::kTcp, PortToTry(), *client_);
@@ -173,7 +173,7 @@ class Inspection {
     }
   }
 
-  // One that policies let the client in by, if there is any.
+  // Returns a port that policies open to the client, if there is any.
   [[nodiscard]] std::uint16_t PortToTry() {
     constexpr std::uint16_t kAnyPort = 80;
     for (const policy::Policy& policy :
@@ -192,7 +192,7 @@ class Inspection {
     return kAnyPort;
   }
 
-  // What can be seen without sending anything.
+  // Finds what can be seen without sending anything.
   void LookOnTheWay(const portmap::DnatEntry& port) {
     if (client_ && client_->family() != port.container_ip.family()) {
       return;
@@ -214,7 +214,7 @@ class Inspection {
 
   // ---- what the kernel does
 
-  // Of each that was asked for.
+  // Probes each port in question.
   std::vector<std::optional<Probed>> ProbeAll(std::vector<Listening>& all) {
     std::vector<std::optional<Probed>> probes;
     probes.reserve(all.size());
@@ -224,7 +224,7 @@ class Inspection {
           IsMeant(each.port) && is_of_family ? planner_.ToPort(record_, each.port, client_)
                                              : std::nullopt;
       std::optional<Probed> probed = connection ? ProbeOne(*connection, &each.port) : std::nullopt;
-      // Rules inside may lead it to another port than the one that is published.
+      // Rules inside the container may lead packets to another port than the published one.
       each.is_answered = each.is_answered || (probed && probed->IsAnswered());
       probes.push_back(std::move(probed));
     }
@@ -243,8 +243,8 @@ class Inspection {
     }
     std::optional<Probed> probed;
     Try([&] { probed = Probe(connection); });
-    // A client that is named may come by where all others do, whatever the way back to it is. That
-    // packets were dropped for that is known only where some were.
+    // A client given by address may come by the usual link of all others, whatever the route back
+    // to it is. Whether packets were dropped for that is known only if some were.
     if (probed && probed->diagnosis.way.IsWhole() && port != nullptr &&
         connection.is_client_named && causes::HasReversePathDropped()) {
       if (const auto other = planner_.ByUsualUplink(connection, *port)) {
@@ -262,8 +262,9 @@ class Inspection {
             .diagnosis = causes::Diagnose(facts_, connection)};
   }
 
-  // Without our own rules, what others drop may be what ours no longer accept: it is looked for
-  // after the repair. What was seen without a probe is nearer than what a station alone tells.
+  // While our own rules are missing, others' drops may concern packets that our rules no longer
+  // accept: these are looked for after the repair. What was seen without a probe is nearer to the
+  // cause than what follows from a station alone.
   void Add(Probed probed) {
     causes::Diagnosis& diagnosis = probed.diagnosis;
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
@@ -280,8 +281,8 @@ class Inspection {
     sides_.ways.push_back({.title = std::move(probed.title), .way = std::move(diagnosis.way)});
   }
 
-  // What is wrong beside a connection that was answered costs something else. A service that is
-  // stopped is none that answers: the kernel does that for it.
+  // A fault beside a connection that was answered does harm elsewhere. A stopped service does not
+  // count as answering: the kernel answers for it.
   void ForgiveAnswered() {
     if (sides_.ways.empty() || has_failed_) {
       return;
@@ -293,7 +294,7 @@ class Inspection {
     }
   }
 
-  // Whether `port` is the one that was asked for; if none was, all are.
+  // Returns whether `port` is in question; if none was given, all are.
   [[nodiscard]] bool IsMeant(const portmap::DnatEntry& port) const {
     const auto is_named = [&](const portmap::DnatEntry& each) {
       return std::to_string(each.host_port) == name_;
@@ -301,9 +302,9 @@ class Inspection {
     return is_named(port) || std::ranges::none_of(record_.rules.ports, is_named);
   }
 
-  // What is published for several protocols or families is a fault only where none of them is
-  // listened on: of the families that of the client, where one is named. Which of `all` are no
-  // fault, and noted.
+  // A port that is published for several protocols or families is a fault only if nobody listens on
+  // any of them; with a client, only the client's family counts. Returns which of `all` are no
+  // fault; these are noted.
   std::vector<bool> NoteUnanswered(causes::Interior& inside, const std::vector<Listening>& all) {
     std::vector<bool> is_noted;
     is_noted.reserve(all.size());
@@ -354,7 +355,7 @@ class Inspection {
     }
   }
 
-  // Chains that drop whatever is forwarded: also what an allocation asks itself.
+  // Finds chains that drop everything that is forwarded, also what an allocation sends itself.
   void LookForDrops() {
     if (are_rules_whole_) {
       const int mark_bit = record_.rules.forward_hook.accept_mark_bit;

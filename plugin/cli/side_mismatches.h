@@ -25,7 +25,7 @@
 
 namespace nomad_bridge::cli {
 
-// The connection that is asked about, or one of several.
+// The connection in question, or one of several.
 struct NamedWay {
   std::string title;  // "tcp 8080", "tcp 10.0.0.1:22"
   causes::Way way;
@@ -41,16 +41,16 @@ struct SideMismatches {
   std::vector<std::string> notes;
   std::vector<NamedWay> ways;
 
-  // Why a packet does not arrive, or its answer does not; nullptr if that was not found.
+  // Returns why a packet, or its answer, does not arrive; nullptr if no cause was found.
   [[nodiscard]] const causes::Cause* FindCause() const;
   [[nodiscard]] bool IsWell() const { return host.empty() && path.empty() && container.empty(); }
 };
 
-// What is asked about an attachment.
+// The question about an attachment.
 struct Question {
-  std::string name;          // it was asked for by this; if that is a port, the port is meant
-  std::optional<Ip> client;  // who finds that it does not answer; nullopt: anyone
-  // Whom it does not reach. With `client` it is the attachment's own address.
+  std::string name;  // the name that was typed; if it is a port, only this port is in question
+  std::optional<Ip> client;  // who gets no answer; nullopt: anyone
+  // What the attachment does not reach. With `client`, an address of the attachment itself.
   struct Target {
     portmap::Protocol protocol = portmap::Protocol::kTcp;
     Ip address;

@@ -18,7 +18,7 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-// Of the column that is cut: enough to tell jobs apart.
+// The least width of the column that is cut: enough to tell jobs apart.
 constexpr std::size_t kNarrowest = 8;
 
 bool ShowsColours() {

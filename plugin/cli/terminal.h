@@ -21,14 +21,14 @@
 
 namespace nomad_bridge::cli {
 
-// To stdout.
+// Prints to stdout.
 void Print(std::string_view text);
 
-// What puts the next text at the top of an empty screen.
+// Clears the screen and moves to its top.
 constexpr std::string_view kClearScreen = "\x1b[H\x1b[J";
 
-// The terminal of stdin gives every key at once, ^C too, while this lives. Throws CannotTell if
-// there is none.
+// While this lives, stdin's terminal gives every key at once, even ^C. Throws CannotTell if there
+// is no terminal.
 class KeyMode {
  public:
   KeyMode();
@@ -36,7 +36,7 @@ class KeyMode {
   KeyMode& operator=(const KeyMode&) = delete;
   ~KeyMode();
 
-  // Whether one came within `patience`; also if the terminal is gone.
+  // Returns whether a key came within `patience`, or the terminal is gone.
   [[nodiscard]] bool Await(std::chrono::milliseconds patience) const;
 
  private:
@@ -45,14 +45,14 @@ class KeyMode {
 
 enum class Colour { kNone, kGood, kDoubtful, kBad };
 
-// "fix: nomad-bridge gc": a command's words are quoted where they have to be, and stay as they are
-// to be pasted.
+// Returns "fix: nomad-bridge gc": words of a command are quoted if needed, and are otherwise
+// unchanged, ready to be pasted.
 [[nodiscard]] std::string ShowFix(const Fix& fix);
 
-// With the colour's codes around it where stdout shows colours.
+// Returns `text` with the colour's codes, if stdout shows colours.
 [[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
 
-// Whether the locale's texts are UTF-8, so that all characters can be shown.
+// Returns whether the locale's texts are UTF-8, so that all characters can be shown.
 [[nodiscard]] bool ShowsUtf8();
 
 // `text`, and spaces up to `width`.
@@ -72,7 +72,7 @@ struct Cell {
 
 class Table {
  public:
-  // Rows alone, of help: indented, and whole on any terminal.
+  // A table of rows alone, for help: indented, and never cut.
   Table() = default;
   // `cut`: the header of the column that may be cut; empty: none.
   explicit Table(const std::vector<std::string>& headers, std::string_view cut = "JOB");
