@@ -20,8 +20,8 @@ namespace nomad_bridge::rules {
 
 void WarnOfPorts(state::Host& host, const state::Record& record);
 
-// Returns the second warning, one line per protocol and port: "host port tcp 8080 is the node's
-// own, too: ...".
+// Returns the second warning, one line per protocol and port: "host port tcp 8080 is also used by
+// the node: ...".
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
 
