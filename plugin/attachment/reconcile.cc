@@ -134,7 +134,7 @@ class Reconciler {
     }
     ++report_.attachments;
     const state::Record live = record->OnlyLive();
-    Note(live);
+    NoteGateway(live);
     // Checks what attachments share once, for the first record that needs it.
     const auto added = segments_.try_emplace(SegmentKey(live), Segment{live});
     Segment& segment = added.first->second;
@@ -154,9 +154,6 @@ class Reconciler {
       });
     }
   }
-
-  // Collects what is checked once, after all attachments.
-  void Note(const state::Record& live) { NoteGateway(live); }
 
   void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
     const std::optional<FileLock> lock = host_.records.TryLock(id);
@@ -195,6 +192,7 @@ class Reconciler {
     return converged.depth;
   }
 
+  // Collects a gateway's interface: its forwarding is checked once, after all attachments.
   void NoteGateway(const state::Record& record) {
     if (rules::HasForwardHook(record)) {
       gateways_.try_emplace(record.link.gateway_ifname, record);
