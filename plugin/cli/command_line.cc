@@ -26,17 +26,19 @@ constexpr std::array kCommands = {
 };
 
 constexpr std::array<Flag, 2> kCommonFlags = {
-    Flag{"no-color", nullptr, "no colours; nor with NO_COLOR or NOMAD_CLI_NO_COLOR"},
+    Flag{"no-color", nullptr, "no colours, as with NO_COLOR or NOMAD_CLI_NO_COLOR"},
     Flag{"help", nullptr, "says this", 'h'}};
 
 constexpr std::string_view kIntroduction =
-    R"(A CNI plugin: runtimes start it with CNI_COMMAND and a network config on stdin. For people:
+    R"(A CNI plugin: runtimes start it with CNI_COMMAND and a network config on stdin.
+For people:
 
 )";
 
 constexpr std::string_view kConventions = R"(
-`nomad-bridge help COMMAND` says more. Exit codes: 0 yes, fine, done; 1 no, something found or
-failed; 2 misunderstood, or it cannot be told (no root, unreadable).
+`nomad-bridge help COMMAND` says more. Exit codes: 0 yes, fine, done; 1 no,
+something found or failed; 2 misunderstood, or it cannot be told (no root,
+unreadable).
 )";
 
 constexpr std::array kHelpFlags = {"-help", "--help", "-h"};
@@ -53,11 +55,25 @@ std::string Spelled(const Flag& flag) {
 }
 
 std::string UsageLine(const Command& command) {
+  constexpr std::size_t kColumns = 80;
   std::string usage = Cat("Usage: nomad-bridge ", command.name);
+  const std::size_t indent = usage.size();
+  std::size_t column = indent;
+  const auto add = [&](std::string_view word) {
+    if (column + 1 + word.size() > kColumns) {
+      usage += Cat('\n', std::string(indent, ' '));
+      column = indent;
+    }
+    usage += Cat(' ', word);
+    column += 1 + word.size();
+  };
   for (const Flag& flag : command.flags) {
-    usage += Format(" [{}]", Spelled(flag));
+    add(Format("[{}]", Spelled(flag)));
   }
-  return Cat(usage, command.operands.text.empty() ? "" : " ", command.operands.text);
+  if (!command.operands.text.empty()) {
+    add(command.operands.text);
+  }
+  return usage;
 }
 
 std::string HelpOf(const Command& command) {
@@ -246,12 +262,12 @@ int RunVersion(const Arguments& /*arguments*/) {
 
 const Command kHelp = {.name = "help",
                        .operands = {"[COMMAND]", 0, 2},
-                       .summary = "what there is, and how a command is used",
-                       .text = "Without COMMAND: a line about each.\n",
+                       .summary = "lists the commands, or says how one is used",
+                       .text = "Without COMMAND: a line about each command.\n",
                        .run = RunHelp};
 
 const Command kVersion = {.name = "version",
-                          .summary = "which release this is, and which versions of CNI it speaks",
+                          .summary = "prints the release, and the versions of CNI",
                           .text = "The same two lines as without any arguments, on stdout.\n",
                           .run = RunVersion};
 

@@ -220,14 +220,16 @@ int RunConfigCheck(const Arguments& arguments) {
 const Command kConfigCheck = {
     .name = "config check",
     .operands = {"FILE...", 1, kAny},
-    .summary = "whether a conflist, or a single plugin's config, is valid",
+    .summary = "whether network configs are valid",
     .text =
-        R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
-what is allowed; of several FILEs also two with the same network, or with subnets that overlap; and
-a subnet that another link of this node takes. It needs no root.
-Unknown keys, and ports that are not asked for, are remarks. Plugins of other names in a list are
-named, not checked; a name that is nearly ours is refused, unless there is such a plugin.
-Exit 1: invalid; 2: a file cannot be read.
+        R"(Reads each FILE, a conflist or a single plugin's config, as an ADD would, and
+changes nothing. Needs no root. Names the file, the key, and what is allowed
+there. Also refuses two FILEs with the same network, or with subnets that
+overlap, and a subnet that another link of this node takes.
+
+Remarks name unknown keys, and ports that are not asked for. A plugin that is
+not ours is named and not checked; a name that is nearly ours is refused,
+unless there is such a plugin. Exit 1: invalid; 2: a file cannot be read.
 )",
     .run = RunConfigCheck};
 

@@ -293,12 +293,13 @@ std::vector<CheckResult> RunChecks(state::Host& host,
 const Command kDoctor = {
     .name = "doctor",
     .operands = {"[CHECK...]", 0, kAny},
-    .summary = "says what is wrong on this node, and what to type against it",
+    .summary = "says what is wrong on this node, and how to fix it",
     .text =
-        R"(A line per check: ok, WARN or FAIL, its id, and what was found; below it what to type.
-Nothing is changed. Exit 1: a FAIL; with -strict a WARN, too. CHECK: an id, or the first word of
-some ("ports"). What /etc/nomad-bridge/config.json ignores ({"ignore": ["ports.world"]}) is left
-out unless it is asked for.
+        R"(Prints a line per check: ok, WARN or FAIL, its ID, and what was found; below it
+what to type. Changes nothing. Exit 1: a check fails; with -strict also if one
+warns. CHECK is an ID, or the first word of several ("ports"). Checks that
+/etc/nomad-bridge/config.json ignores ({"ignore": ["ports.world"]}) are left out
+unless CHECK names them.
 )",
     .flags = kFlags,
     .run = RunDoctor};

@@ -188,13 +188,15 @@ constexpr std::array kDownFlags = {kDryRunFlag};
 const Command kDown = {
     .name = "down",
     .operands = {"[NETWORK]", 0, 1},
-    .summary = "removes bridges and rules of ours from a node without allocations",
+    .summary = "removes our bridges and rules from an empty node",
     .text =
-        R"(Removes what allocations share from the kernel: our tables, the rules in iptables' tables that
-accept what passed them, and the bridges that we made; for a node that goes back to other plugins.
-The chains CNI-FORWARD and NOMAD-ADMIN stay: other plugins and the operator have rules in them.
-NETWORK: the bridge of that network alone; others keep theirs, and the rules.
-It is refused as long as there is an attachment. The next ADD, or up, makes all of it anew.
+        R"(Removes from the kernel what allocations share: our tables, the rules in
+iptables' tables that accept what passed them, and the bridges that we made.
+For a node that goes back to other plugins. The chains CNI-FORWARD and
+NOMAD-ADMIN stay: other plugins and the operator have rules in them.
+
+With NETWORK, removes only the bridge of that network. Refused as long as there
+is an attachment. The next ADD, or up, makes all of it anew.
 )",
     .flags = kDownFlags,
     .run = RunDown};

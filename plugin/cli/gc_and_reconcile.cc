@@ -187,10 +187,11 @@ const Command kReconcile = {
     .name = "reconcile",
     .summary = "repairs the host's side of all networks",
     .text =
-        R"(Bridges, gateway addresses, forwarding, the host's ends of the veth pairs, leases and rules
-of every running allocation, as their records say; then other firewalls on this node. Nothing
-inside an allocation is changed. Exit 1: something could not be repaired, or with -dry-run:
-would be.
+        R"(Repairs what every running allocation has on the host, as its record says:
+bridges, gateway addresses, forwarding, the host's ends of the veth pairs,
+leases and rules. Then repairs other firewalls on this node. Nothing inside an
+allocation is changed. Exit 1: something could not be repaired, or with
+-dry-run: would be.
 )",
     .flags = kBothFlags,
     .run = RunReconcile};
@@ -199,9 +200,10 @@ const Command kGc = {
     .name = "gc",
     .summary = "takes back what stale allocations hold",
     .text =
-        R"(In all networks: the records, addresses and ports of allocations whose namespace is gone,
-leases that nothing else belongs to, and elements of the rules without an owner. Running
-allocations are left alone. Exit 1: something stayed, or with -dry-run: there is something.
+        R"(Removes in all networks the records, addresses and ports of allocations whose
+namespace is gone, leases that nothing else belongs to, and elements of the
+rules without an owner. Leaves running allocations alone. Exit 1: something
+stayed, or with -dry-run: there is something.
 )",
     .flags = kBothFlags,
     .run = RunGc};

@@ -354,31 +354,38 @@ int RunInspect(const Arguments& arguments) {
 constexpr std::array kInspectFlags = {
     kJsonFlag,
     Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
-    Flag{"to", "TARGET", "whom it does not reach: ADDRESS:PORT or ALLOC:PORT; with /udp for UDP"},
+    Flag{"to", "TARGET", "the target: ADDRESS:PORT or ALLOC:PORT; with /udp for UDP"},
     Flag{"no-probe", nullptr, "sends nothing: only what can be seen"},
-    Flag{"trace", nullptr, "what nf_tables does with the next connection from -from's ADDRESS"}};
+    Flag{"trace", nullptr, "what nf_tables does with the next connection from -from"}};
 
 }  // namespace
 
 const Command kInspect = {
     .name = "inspect",
     .operands = {"ALLOC|PORT", 1, 1},
-    .summary = "one allocation end to end: why does its port not answer",
+    .summary = "says why an allocation's port does not answer",
     .text =
-        R"(ALLOC: an allocation by its id, its job, its group, JOB/GROUP, its interface on the host, one of its
-addresses. PORT: one that it publishes. IDs and names may be shortened to any unique prefix of two
-or more characters.
+        R"(ALLOC is an allocation by its ID, its job, its group, JOB/GROUP, its interface
+on the host, or one of its addresses. PORT is one that it publishes. IDs and
+names may be shortened to any unique prefix of two or more characters.
 
-Compares the host's side and the container with what was configured, then sends one packet to each
-published port, as a client would, and watches what the kernel does with it and with its answer.
-Prints the way of the packet as a line of stations, what is wrong, and what to type against it.
-The answer is caught before it leaves the node; the service accepts nothing.
--from: the packet of that client; of an allocation without published ports, to the ports that it
-listens on. -to: the other way round, from the allocation to a service of the node, to another
-allocation, or out of the node; with -from, from that client to the allocation's own address.
--trace: what nf_tables does, rule by rule, with the next connection that -from's ADDRESS begins.
-Exit 1 if something is wrong, if a connection gets no answer, or if nothing, or more than one, has
-that name; 2 if that cannot be told: without root, or where something cannot be read or probed.
+Compares the host's side and the container with what was configured. Then sends
+one packet to each published port, as a client would, and watches what the
+kernel does with the packet and with its answer. Prints the way of the packet
+as a line of stations, what is wrong, and what to type against it. The answer
+is caught before it leaves the node; the service accepts nothing.
+
+-from: the packet comes from that client. If the allocation publishes no ports,
+the packet goes to the ports that it listens on.
+-to: the other way round, from the allocation to a service of the node, to
+another allocation, or out of the node. With -from, from that client to the
+allocation's own address.
+-trace: what nf_tables does, rule by rule, with the next connection that
+-from's ADDRESS begins.
+
+Exit 1: something is wrong, a connection gets no answer, or not exactly one
+allocation has that name. Exit 2: that cannot be told, without root or because
+something cannot be read or probed.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

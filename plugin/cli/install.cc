@@ -174,19 +174,19 @@ int RunUninstall(const Arguments& arguments) {
 }
 
 constexpr std::array kInstallFlags = {
-    Flag{"replace", nullptr, "keeps files that are not ours beside, as NAME.before-nomad-bridge"}};
+    Flag{"replace", nullptr, "keeps files that are not ours, as NAME.before-nomad-bridge"}};
 
 }  // namespace
 
 const Command kInstall = {
     .name = "install",
     .operands = {"DIR", 1, 1},
-    .summary = "copies this program to DIR, with links for the plugins it stands in for",
+    .summary = "copies this program to DIR, with its links",
     .text =
-        R"(Copies this program to DIR, as nomad-bridge, and creates links to it under the names of
-the reference plugins it stands in for: bridge, host-local, firewall, portmap, loopback.
-An older nomad-bridge is replaced, also while it is running. A file that is not ours is
-refused, and then nothing is changed.
+        R"(Copies this program to DIR, as nomad-bridge, and creates links to it under the
+names of the reference plugins that it stands in for: bridge, host-local,
+firewall, portmap, loopback. Replaces an older nomad-bridge, also while it is
+running. A file that is not ours is refused, and then nothing is changed.
 )",
     .flags = kInstallFlags,
     .run = RunInstall};
@@ -196,9 +196,10 @@ const Command kUninstall = {
     .operands = {"DIR", 1, 1},
     .summary = "removes from DIR what install put there",
     .text =
-        R"(Removes nomad-bridge from DIR, and the links and copies of it under the names of the
-reference plugins. Nothing is put back: what install kept as NAME.before-nomad-bridge, and
-what is not ours, stays. It is refused as long as an attachment is alive: that would have no DEL.
+        R"(Removes nomad-bridge from DIR, and the links and copies of it under the names
+of the reference plugins. Puts nothing back: what install kept as
+NAME.before-nomad-bridge, and what is not ours, stays. Refused as long as an
+attachment is alive, which would have no DEL.
 )",
     .run = RunUninstall};
 

@@ -199,8 +199,8 @@ int RunList(const Arguments& arguments) {
 }
 
 constexpr std::array kListFlags = {
-    Flag{"wide", nullptr, "whole ids and all addresses, links, traffic; nothing is cut"},
-    Flag{"q", nullptr, "whole ids alone, a line each"},
+    Flag{"wide", nullptr, "whole IDs, all addresses, links, traffic; cuts nothing"},
+    Flag{"q", nullptr, "whole IDs alone, a line each"},
     Flag{"sort", "KEY", "by age, or by what a filter names: job, ns, addr, ..."},
     Flag{"watch", nullptr, "again every two seconds, until a key is pressed"},
     kJsonFlag};
@@ -210,19 +210,26 @@ constexpr std::array kListFlags = {
 const Command kList = {
     .name = "list",
     .operands = {"[FILTER...]", 0, kAny},
-    .summary = "what is attached here",
+    .summary = "shows the allocations that are attached here",
     .text =
-        R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob, as in
-'job=web*' or state=dead; a job alone is job=; addr= also takes a subnet. Repeated keys are
-alternatives; different keys must all match.
+        R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob,
+as in 'job=web*' or state=dead. A job alone is job=; addr= also takes a subnet.
+Repeated keys are alternatives; different keys must all match. Exit 1 if the
+filters match nothing.
 
-State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
-leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone;
-unrecorded: only the link is there; unreadable: the record is damaged; rules-wrong: its rules
-are not in the kernel as they should be, and doctor names them; rules-unknown: they cannot be read.
+STATE is one of:
+  ok
+  unplugged      the host's end is missing, down, or not in its bridge
+  making         an ADD is at work, or was killed
+  leaving        a DEL is at work, or was killed
+  dead           the namespace is gone
+  unrecorded     only the link is there
+  unreadable     the record is damaged
+  rules-wrong    its rules in the kernel are damaged or missing: see doctor
+  rules-unknown  the rules cannot be read
 
-Without root only what the link aliases hold; '?' is what they do not, and a filter for it exit 2.
-Exit 1 if the filters match nothing.
+Without root, list shows what the link aliases hold, and '?' for the rest. A
+filter for the rest exits 2.
 )",
     .flags = kListFlags,
     .run = RunList};

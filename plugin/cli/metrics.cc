@@ -247,17 +247,18 @@ int RunMetrics(const Arguments& arguments) {
 }
 
 constexpr std::array kMetricsFlags = {
-    Flag{"output", "FILE", "written by rename, mode 0644: for node_exporter's textfile collector"}};
+    Flag{"output", "FILE", "writes FILE for node_exporter, by rename, with mode 0644"}};
 
 }  // namespace
 
 const Command kMetrics = {
     .name = "metrics",
-    .summary = "traffic, addresses, faults and repairs for Prometheus",
+    .summary = "prints traffic, addresses and faults for Prometheus",
     .text =
-        R"(Prometheus' text format. Each allocation has its traffic, in its own direction, for as long as it
-has its interface. The label job of JOB/periodic-... and JOB/dispatch-... is JOB.
-Debian's directory for -output is /var/lib/prometheus/node-exporter, the name NAME.prom.
+        R"(Prints Prometheus' text format. Each allocation has its traffic, in its own
+direction, for as long as it has its interface. The label job of
+JOB/periodic-... and JOB/dispatch-... is JOB. FILE for the textfile collector of
+node_exporter on Debian: /var/lib/prometheus/node-exporter/NAME.prom.
 )",
     .flags = kMetricsFlags,
     .run = RunMetrics};

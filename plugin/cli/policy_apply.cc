@@ -199,7 +199,7 @@ int RunApply(const Arguments& arguments) {
 const Command kPolicyApply = {
     .name = "policy apply",
     .operands = {"[DIR]", 0, 1},
-    .summary = "puts the policies of /etc/nomad-bridge/policy.d in force",
+    .summary = "puts the files of policies in force",
     .text =
         R"(Reads DIR, or /etc/nomad-bridge/policy.d, and changes what all allocations of
 this node may reach, and be reached by, in one step. Prints whose reach

@@ -261,13 +261,14 @@ int RunShow(const Arguments& arguments) {
 
 const Command kPolicyShow = {
     .name = "policy show",
-    .operands = {"[ALLOC|JOB|GROUP|VETH|ADDRESS|PORT]", 0, 1},
-    .summary = "what the policies in force make of an allocation, or of all",
+    .operands = {"[ALLOC|PORT]", 0, 1},
+    .summary = "what the policies in force do to an allocation",
     .text =
-        R"(The policies that are about it, and the rules by which the kernel judges a new
-connection, in their order, with what each has counted. -graph prints who
-reaches whom for a code review or a wiki: namespaces, with the ports that are
-allowed on the edges, and dotted what was refused within the last hour.
+        R"(The policies that are about an allocation, which ALLOC and PORT name as for
+inspect, and the rules by which the kernel judges a new connection, in their
+order, with what each has counted. -graph prints who reaches whom for a code
+review or a wiki: namespaces, with the ports that are allowed on the edges, and
+dotted what was refused within the last hour.
 )",
     .flags = kShowFlags,
     .run = RunShow};

@@ -24,7 +24,7 @@ namespace {
 constexpr std::array kPolicyTestFlags = {
     Flag{"from", "END", "who opens the connection"},
     Flag{"to", "END", "who it leads to"},
-    Flag{"port", "PORT", "the target's own, tcp/8080, or icmp; of the node also a published one"},
+    Flag{"port", "PORT", "the target's own, tcp/8080, or icmp; of the node a published one"},
     Flag{"dir", "DIR", "policies, instead of those in force"},
     kJsonFlag};
 
@@ -161,7 +161,8 @@ const Command kPolicyTest = {
         R"(As root on a node, judges by the policies in force; else, and with -dir, by the
 files. Says which rule decides at which end.
 
-  nomad-bridge policy test -from ns=prod,job=lb -to ns=prod,job=api -port tcp/8080
+  nomad-bridge policy test -from ns=prod,job=lb -to ns=prod,job=api \
+    -port tcp/8080
   nomad-bridge policy test -from outside -to 8080
 
 An END is `node`, `outside` (an address of no allocation on this node, in no

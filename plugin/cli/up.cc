@@ -146,15 +146,20 @@ constexpr std::array kUpFlags = {kDryRunFlag};
 const Command kUp = {
     .name = "up",
     .operands = {"[CONFLIST|DIR]", 0, 1},
-    .summary = "makes bridge, gateway and table of the networks, without an allocation",
+    .summary = "makes the networks before their first allocation",
     .text =
-        R"(For each config that has a plugin of ours: the bridge, the node's addresses on it,
-forwarding and the rules that all allocations share, so that services can bind to the bridge's
-address before the first allocation. A bridge that gets no gateway of ours is left out.
-Without an operand: the configs in Nomad's cni_config_dir; if it says none, in /opt/cni/config, or
-if there are none in /etc/cni/net.d. Of that directory only lists with a plugin of type
-nomad-bridge: other runtimes have theirs there, too.
-Exit 1: one of them failed, the others are up all the same; with -dry-run: something would be made.
+        R"(Makes for each config with a plugin of ours: the bridge, the node's addresses
+on it, forwarding, and the rules that all allocations share. Services can then
+bind to the bridge's address before the first allocation. A bridge that gets no
+gateway of ours is left out.
+
+Without an operand, reads the configs in Nomad's cni_config_dir; if Nomad sets
+none, in /opt/cni/config; if that has none, in /etc/cni/net.d. Takes from
+/etc/cni/net.d only lists with a plugin of type nomad-bridge: other runtimes
+have theirs there, too.
+
+Exit 1: a network failed; the others are up. With -dry-run: something would be
+made.
 )",
     .flags = kUpFlags,
     .run = RunUp};
