@@ -19,11 +19,21 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    &kList,        &kInspect,      &kDoctor,     &kReconcile,   &kGc,
-    &kUp,          &kDown,         &kMetrics,    &kPolicyCheck, &kPolicyTest,
-    &kPolicyApply, &kPolicyStatus, &kPolicyShow, &kConfigCheck, &kInstall,
-    &kUninstall,   &kVersion,      &kCompletion, &kHelp,
+    &kList,       &kInspect,     &kDoctor,       &kMetrics,    &kConfigCheck,
+    &kReconcile,  &kGc,          &kUp,           &kDown,       &kPolicyCheck,
+    &kPolicyTest, &kPolicyApply, &kPolicyStatus, &kPolicyShow, &kInstall,
+    &kUninstall,  &kVersion,     &kCompletion,   &kHelp,
 };
+
+// The groups of the list of commands, each by its first one.
+struct Group {
+  std::string_view title;
+  const Command* first;
+};
+constexpr std::array kGroups = {Group{"Look", &kList},
+                                Group{"Repair", &kReconcile},
+                                Group{"Policy", &kPolicyCheck},
+                                Group{"Install", &kInstall}};
 
 constexpr std::array<Flag, 2> kCommonFlags = {
     Flag{"no-color", nullptr, "no colours, as with NO_COLOR or NOMAD_CLI_NO_COLOR"},
@@ -32,7 +42,6 @@ constexpr std::array<Flag, 2> kCommonFlags = {
 constexpr std::string_view kIntroduction =
     R"(A CNI plugin: runtimes start it with CNI_COMMAND and a network config on stdin.
 For people:
-
 )";
 
 constexpr std::string_view kConventions = R"(
@@ -120,6 +129,19 @@ const Command& Take(std::vector<std::string>& words) {
   const std::string typed = begins_two ? Cat(words[0], ' ', words[1]) : words[0];
   throw UsageError(
       Format("unknown command '{}'{}\nTry 'nomad-bridge help'", typed, Suggestion(typed, names)));
+}
+
+// LinesOf all commands, under the titles of their groups.
+std::string ListOfCommands() {
+  const std::string lines = LinesOf("");
+  std::string_view rest = lines;
+  std::string text;
+  for (const Command* const command : kCommands) {
+    const auto group = std::ranges::find(kGroups, command, &Group::first);
+    text += Cat(
+        group != kGroups.end() ? Format("\n{}:\n", group->title) : "", TakeUntil('\n', rest), '\n');
+  }
+  return text;
 }
 
 UsageError WrongFlag(const Command& command, const std::string& typed, std::string_view name) {
@@ -244,7 +266,7 @@ int Run(std::vector<std::string> words) {
 int RunHelp(const Arguments& arguments) {
   std::vector<std::string> words = arguments.operands;
   if (words.empty()) {
-    Print(Cat(kIntroduction, LinesOf(""), kConventions));
+    Print(Cat(kIntroduction, ListOfCommands(), kConventions));
   } else if (const std::string group = GroupOf(words); !group.empty()) {
     Print(group);
   } else {
