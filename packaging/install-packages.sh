@@ -37,6 +37,8 @@ packages() {
       echo prometheus prometheus-node-exporter
       # The schemas of -json.
       echo python3-jsonschema
+      # Shows the man page.
+      echo groff-base
       # Firewalls of others that really run, and a DHCP server.
       echo docker.io ufw firewalld dbus dnsmasq-base
       # Real clients, and what they run containers with. Go for cnitool comes as

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -102,6 +103,19 @@ TEST_F(CommandLine, ExplainsTheFirstWordOfSeveralCommands) {
                             "Try 'nomad-bridge help'\n"))));
 }
 
+TEST_F(CommandLine, ListsTheCommandsInGroups) {
+  std::vector<std::string> titles;
+  for (const std::string& line : Lines(Output("help"))) {
+    if (line.ends_with(':') && Words(line).size() == 1) {
+      titles.push_back(line);
+    }
+  }
+  EXPECT_THAT(titles, ElementsAre("Look:", "Repair:", "Policy:", "Install:"));
+  EXPECT_THAT(
+      Output("help"),
+      AllOf(HasSubstr("\n\nRepair:\n  reconcile "), HasSubstr("\n\nPolicy:\n  policy check ")));
+}
+
 TEST_F(CommandLine, KeepsTheColumnsOfATerminal) {
   std::vector<std::string> names = CommandNames();
   names.emplace_back("");
@@ -110,6 +124,19 @@ TEST_F(CommandLine, KeepsTheColumnsOfATerminal) {
     for (std::string line; std::getline(lines, line);) {
       EXPECT_LE(line.size(), 80U) << name << ": " << line;
     }
+  }
+}
+
+TEST_F(CommandLine, KeepsTheColumnsInTheManPage) {
+  const std::string page = host().Must(
+      {"sh",
+       "-c",
+       Cat(ProjectPath("packaging/make-manual"), " \"$0\" | groff -man -Tascii -rLL=80n -P-cbou"),
+       BinaryUnderTest()});
+  EXPECT_THAT(page, AllOf(HasSubstr("\n   policy show\nUsage: "), HasSubstr("\nEXIT STATUS\n")));
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
   }
 }
 
