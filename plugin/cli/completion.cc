@@ -1,13 +1,19 @@
 #include <array>
+#include <exception>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/doctor.h"
 #include "plugin/cli/filters.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/state/host.h"
 
@@ -15,13 +21,15 @@ namespace nomad_bridge::cli {
 namespace {
 
 // Its holes: the first words; cases of $command with what may follow it; cases of $command with its
-// flags; the keys of filters. bash takes "ns=p" for three words.
+// flags, and with the kinds of its operands; cases of a flag with the kind of its value. Kinds are
+// the words of a usage line. bash takes "ns=p" and "-output=x" for three words.
 constexpr char kBash[] =
     R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
 _nomad_bridge() {
-  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words= flags= key= value
+  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+  local command=${COMP_WORDS[1]} first='{}' from=(-W '')
+  local words= flags= kinds= key= value
   COMPREPLY=()
-  local first='{}' from=(-f)
   case $command in
     '') ;;
 {}  esac
@@ -29,10 +37,15 @@ _nomad_bridge() {
   case $command in
 {}  esac
   if [[ $current == = ]]; then
-    key=${COMP_WORDS[COMP_CWORD - 1]} current=
-  elif ((COMP_CWORD > 2)) && [[ ${COMP_WORDS[COMP_CWORD - 1]} == = ]]; then
+    key=$before current=
+  elif ((COMP_CWORD > 2)) && [[ $before == = ]]; then
     key=${COMP_WORDS[COMP_CWORD - 2]}
   fi
+  if [[ $key == -* ]]; then
+    before=$key key=
+  fi
+  case "$command ${before/#--/-}" in
+{}  esac
   if ((COMP_CWORD == 1)); then
     from=(-W "$first")
   elif [[ -n $words ]] && ((COMP_CWORD == 2)); then
@@ -40,23 +53,22 @@ _nomad_bridge() {
   elif [[ $current == -* ]]; then
     from=(-W "$flags")
   else
-    case $command$key in
-      list)
-        compopt -o nospace
-        from=(-W '{}') ;;
-      list* | inspect)  # without compgen -W, which expands what an allocation is called
-        while read -r value; do
-          [[ $value != "$current"* ]] || COMPREPLY+=("$(printf %q "$value")")
-        done < <(nomad-bridge completion -values "${key:-id}" 2>/dev/null)
-        return ;;
-      completion) from=(-W bash) ;;
-      help) from=(-W "$first") ;;
-      doctor | gc | metrics | reconcile | version)
-        [[ ${COMP_WORDS[COMP_CWORD - 1]} == -*output ]] || from=(-W '') ;;
-      install | uninstall)
+    case "|$kinds|" in
+      '||') ;;
+      *[[:lower:]]*) from=(-W "$kinds") ;;
+      '|COMMAND|') from=(-W "$first") ;;
+      *'|FILE|'* | *'|CONFLIST|'*)
+        compopt -o filenames
+        from=(-f) ;;
+      '|DIR|')
         compopt -o filenames
         from=(-d) ;;
-      *) compopt -o filenames ;;
+      *)  # without compgen -W, which expands what an allocation is called
+        while read -r value; do
+          [[ $value != "$current"* ]] || COMPREPLY+=("$(printf %q "$value")")
+        done < <(nomad-bridge completion -values "${key:-$kinds}" 2>/dev/null)
+        [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace
+        return ;;
     esac
   fi
   mapfile -t COMPREPLY < <(compgen "${from[@]}" -- "$current")
@@ -64,10 +76,18 @@ _nomad_bridge() {
 complete -F _nomad_bridge nomad-bridge
 )bash";
 
+// "ALLOC|PORT" of "[ALLOC|PORT]", "FILE" of "FILE...".
+std::string KindsOf(std::string_view shown) {
+  std::string kinds(shown);
+  std::erase_if(kinds, [](char each) { return each == '[' || each == ']' || each == '.'; });
+  return kinds;
+}
+
 std::string BashScript() {
   std::vector<std::string> first;
   std::string second;
-  std::string flags;
+  std::string commands;
+  std::string values;
   for (const Command* const command : Commands()) {
     std::string_view rest = command->name;
     std::string word(TakeUntil(' ', rest));
@@ -79,38 +99,91 @@ std::string BashScript() {
     }
     const std::string names =
         Joined(FlagsOf(*command), " ", [](const Flag& flag) { return Cat('-', flag.name); });
-    flags += Format("    '{}') flags='{}' ;;\n", command->name, names);
-  }
-  return Format(kBash, Joined(first, " "), second, flags, FilterWords());
-}
-
-// Of all attachments here; "id": what inspect takes.
-std::string Values(const std::string& key) {
-  if (key == "state") {
-    const auto known = std::span(kStateNames).first(static_cast<std::size_t>(State::kUnknown));
-    return Cat(Joined(known, "\n"), '\n');
-  }
-  state::Host host = state::Host::Open();
-  std::set<std::string> values;
-  for (const Attachment& attachment : TakeInventory(host).attachments) {
-    if (key == "id") {
-      values.insert(ShortId(attachment.Allocation()));
-    } else if (Contains(kFilterKeys, key)) {
-      for (const std::string& value : ValuesOf(attachment, key)) {
-        values.insert(Printable(value));
+    commands += Format("    '{}') flags='{}' kinds='{}' ;;\n",
+                       command->name,
+                       names,
+                       KindsOf(command->operands.text));
+    for (const Flag& flag : command->flags) {
+      if (flag.value != nullptr) {
+        values += Format("    '{} -{}') kinds='{}' ;;\n", command->name, flag.name, flag.value);
       }
     }
   }
+  return Format(kBash, Joined(first, " "), second, commands, values);
+}
+
+using Values = std::set<std::string>;
+
+void AddNetworksOfConfigs(Values& values) {
+  for (const std::string& file : FindNodeConfigFiles()) {
+    try {
+      for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
+        values.insert(plugin.request.id.network);
+      }
+    } catch (const Error&) {  // it is `config check` that says what is wrong
+      continue;
+    }
+  }
+}
+
+// What a filter's key is of the attachments here.
+void AddOfAttachments(const Inventory& inventory, std::string_view key, Values& values) {
+  for (const Attachment& attachment : inventory.attachments) {
+    const std::vector<std::string> all = ValuesOf(attachment, key);
+    values.insert(all.begin(), all.end());
+  }
+}
+
+// Of a key of filters, or of a word of a usage line. Nothing of others.
+Values ValuesOfKind(std::string_view kind) {
+  Values values;
+  if (kind == "CHECK") {
+    const std::vector<std::string_view> ids = CheckIds();
+    values.insert(ids.begin(), ids.end());
+  } else if (kind == "FILTER") {
+    for (const std::string_view key : kFilterKeys) {
+      values.insert(Cat(key, '='));
+    }
+  } else if (kind == "NETWORK") {
+    AddNetworksOfConfigs(values);
+  } else if (kind == "state") {
+    const auto known = std::span(kStateNames).first(static_cast<std::size_t>(State::kUnknown));
+    values.insert(known.begin(), known.end());
+  } else {
+    state::Host host = state::Host::OpenToLook();
+    const Inventory inventory = TakeInventory(host);
+    if (kind == "ALLOC") {
+      for (const Attachment& attachment : inventory.attachments) {
+        values.insert({ShortId(attachment.Allocation()), attachment.Label(cni::kJob)});
+      }
+    } else if (kind == "PORT") {
+      AddOfAttachments(inventory, "port", values);
+    } else if (Contains(kFilterKeys, kind)) {
+      AddOfAttachments(inventory, kind, values);
+    }
+  }
+  return values;
+}
+
+// `kinds`: "ALLOC|PORT". What cannot be read has no values: nobody has typed a command yet that
+// could fail.
+std::string ValuesText(std::string_view kinds) {
   std::string text;
-  for (const std::string& value : values) {
-    text += Cat(value, value.empty() ? "" : "\n");
+  while (!kinds.empty()) {
+    try {
+      for (const std::string& value : ValuesOfKind(TakeUntil('|', kinds))) {
+        text += value.empty() ? "" : Cat(Printable(value), '\n');
+      }
+    } catch (const std::exception&) {
+      continue;
+    }
   }
   return text;
 }
 
 int RunCompletion(const Arguments& arguments) {
   if (const std::string* const key = arguments.Find("values")) {
-    Print(Values(*key));
+    Print(ValuesText(*key));
     return kYes;
   }
   const std::string shell = arguments.operands.empty() ? "" : arguments.operands.front();
@@ -122,7 +195,7 @@ int RunCompletion(const Arguments& arguments) {
 }
 
 constexpr std::array kCompletionFlags = {
-    Flag{"values", "KEY", "for the script: what a filter of list can be here"}};
+    Flag{"values", "KIND", "for the script: what a word of a usage line can be here"}};
 
 }  // namespace
 

@@ -262,6 +262,14 @@ const std::vector<ConfigFile>& Examination::Configs() {
   return *configs_;
 }
 
+std::vector<std::string_view> CheckIds() {
+  std::vector<std::string_view> ids;
+  for (const Check& check : AllChecks()) {
+    ids.push_back(check.id);
+  }
+  return ids;
+}
+
 bool IsAnyCalled(std::string_view name) {
   return std::ranges::any_of(AllChecks(), [&](const Check& each) { return IsCalled(each, name); });
 }

@@ -49,6 +49,9 @@ enum class Cost { kCheap, kDear, kProbes };
                                                  Cost most,
                                                  const std::vector<std::string>& only = {});
 
+// Returns the ids of all checks, in their order.
+[[nodiscard]] std::vector<std::string_view> CheckIds();
+
 // Returns whether `name` is the id of a check, or the first word of one.
 [[nodiscard]] bool IsAnyCalled(std::string_view name);
 

@@ -214,11 +214,54 @@ TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "=", "n"}), ElementsAre("nomad"));
   EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "=", "x"}), IsEmpty());
   EXPECT_EQ(Output("completion -values ns"), "");
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "-sort", "jo"}), IsEmpty());
+  EXPECT_THAT(Completed({"nomad-bridge", "metrics", "-output", "=", "/proc/cmdl"}),
+              ElementsAre("/proc/cmdline"));
+  EXPECT_THAT(Completed({"nomad-bridge", "policy", "test", "--dir", "/proc/sys/net/ipv"}),
+              UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
   EXPECT_THAT(Completed({"nomad-bridge", "list", "state", "=", "un"}),
-              ElementsAre("unplugged", "unrecorded", "unreadable"));
+              UnorderedElementsAre("unplugged", "unrecorded", "unreadable"));
   for (const std::string& name : CommandNames()) {
     EXPECT_THAT(Completed({"nomad-bridge", Words(name).front()}), Contains(Words(name).front()));
   }
+}
+
+TEST_F(CommandLine, IsCompletedWithChecksJobsPortsAndNetworks) {
+  Attach(Publish({Port(8080, 80)}, DualStack()),
+         As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+  EXPECT_THAT(Completed({"nomad-bridge", "inspect", ""}),
+              ElementsAre("5f3c1a2b", "billing", "8080"));
+  EXPECT_THAT(Completed({"nomad-bridge", "policy", "show", "b"}), ElementsAre("billing"));
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "port", "=", "8"}), ElementsAre("8080"));
+  EXPECT_THAT(Completed({"nomad-bridge", "policy", "test", "-port", "8"}), ElementsAre("8080"));
+  EXPECT_THAT(Completed({"nomad-bridge", "doctor", "ports.p"}), ElementsAre("ports.probe"));
+  const json doctor = RunLine("doctor -json -probe").json;
+  for (const json& check : doctor.at("checks")) {
+    const std::string id = check.at("check");
+    EXPECT_THAT(Completed({"nomad-bridge", "doctor", id}), Contains(id));
+  }
+
+  const Mounted opt({"-t", "tmpfs", "tmpfs"}, "/opt");
+  EXPECT_THAT(Completed({"nomad-bridge", "down", ""}), IsEmpty());
+  fs::create_directories("/opt/cni/config");
+  std::ofstream("/opt/cni/config/a.conflist")
+      << R"({"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "nomad-bridge"}]})";
+  std::ofstream("/opt/cni/config/b.conflist") << "{";
+  EXPECT_THAT(Completed({"nomad-bridge", "down", ""}), ElementsAre("web"));
+}
+
+TEST_F(CommandLine, IsCompletedSilentlyWithoutRoot) {
+  Attach(Publish({Port(8080, 80)}, DualStack()),
+         As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+  const auto values = [&](const std::string& kinds) {
+    return Execute(LineWithoutRoot({"completion", "-values", kinds}));
+  };
+  EXPECT_THAT(values("ALLOC|PORT"), Exits(0, Out("5f3c1a2b\nbilling\n"), Err("")));
+  EXPECT_THAT(values("CHECK"), Exits(0, Out(HasSubstr("ports.probe\n")), Err("")));
+  EXPECT_THAT(values("NOTHING"), Exits(0, Out(""), Err("")));
+  ReplaceFile(RecordOf(kAllocation), "{");
+  EXPECT_THAT(Run({"completion", "-values", "ALLOC|PORT"}),
+              Exits(0, Out("5f3c1a2b\nbilling\n"), Err("")));
 }
 
 TEST_F(CommandLine, IsCompletedWithoutRunningWhatAnAllocationIsCalled) {
