@@ -1,4 +1,4 @@
-// policy status and show: what the kernel judges by, and what it has counted.
+// policy status: what the rules have counted, and whether they are those of the files.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -23,10 +23,6 @@ namespace {
 
 using What = policy::CounterOf::What;
 
-constexpr std::array kShowFlags = {
-    Flag{"graph", nullptr, "who reaches whom on this node, as Mermaid"},
-    Flag{"jobs", nullptr, "with -graph: jobs for its nodes, instead of namespaces"},
-    Flag{"nft", nullptr, "the nft commands that print its chains and sets"}};
 constexpr std::array kStatusFlags = {
     Flag{"flows", nullptr, "who was refused by whom, and the entries that would let them pass"},
     Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
@@ -141,137 +137,7 @@ int RunStatus(const Arguments& arguments) {
   return answer;
 }
 
-// " from namespace=prod job=lb"; empty for anyone.
-std::string PeerText(const policy::Step& step,
-                     const std::map<std::string, std::string>& sets,
-                     bool is_in) {
-  using PeerIs = policy::Step::PeerIs;
-  const std::string_view way = is_in ? " from " : " to ";
-  switch (step.peer) {
-    case PeerIs::kMember: {
-      const auto set = sets.find(step.peers);
-      return Cat(way, set != sets.end() ? set->second : step.peers);
-    }
-    case PeerIs::kAddress:
-      return Cat(way, "the addresses ", step.peers);
-    case PeerIs::kOutside:
-      return Cat(way, "outside");
-    case PeerIs::kNode:
-      return Cat(way, "the node");
-    case PeerIs::kAnyone:
-      break;
-  }
-  return {};
-}
-
-// In the order of Step::Outcome.
-constexpr std::array<std::string_view, 6> kOutcomes =
-    {"counted", "would be refused", "allowed", "allowed", "refused", "dropped"};
-
-// A line per step: "api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
-void AddSteps(const policy::Chain& chain,
-              const std::map<std::string, std::string>& sets,
-              const std::map<std::string, nft::Counter>& counters,
-              Table& table) {
-  const bool is_in = chain.name.starts_with("in-");
-  for (const policy::Step& step : chain.steps) {
-    const auto counter = counters.find(step.counter);
-    table.Add({is_in ? "in" : "out",
-               step.comment,
-               std::string(kOutcomes.at(static_cast<std::size_t>(step.outcome))),
-               Cat(step.ports ? Text(*step.ports) : "everything", PeerText(step, sets, is_in)),
-               counter != counters.end() ? Cat(counter->second.packets) : "-"});
-  }
-}
-
-std::vector<std::string> NftCommands(const state::Record& record,
-                                     const std::vector<policy::Chain>& chains) {
-  std::vector<std::string> commands;
-  const auto add = [&](std::string_view kind, const std::string& name) {
-    const std::string command = Format("nft list {} inet nomad-bridge {}", kind, name);
-    if (!Contains(commands, command)) {
-      commands.push_back(command);
-    }
-  };
-  for (const policy::Chain& chain : chains) {
-    add("chain", chain.name);
-    add("chain", rules::AnswersOf(chain.name));
-    for (const std::string& set : rules::SetsAskedBy(chain)) {
-      add("set", set);
-    }
-  }
-  for (const nft::Element& element : rules::PolicyElements(record, "")) {
-    add(element.verdict ? "map" : "set", element.set);
-  }
-  return commands;
-}
-
-void ShowAttachment(state::Host& host, const Attachment& attachment, const Arguments& arguments) {
-  const policy::Program& program = host.policy.Program();
-  const state::Record record = rules::WithPolicies(*attachment.record, program);
-  const cni::Workload workload = record.Workload();
-  const std::vector<policy::Chain> chains = program.ChainsOf(workload);
-  if (arguments.Has("nft")) {
-    for (const std::string& command : NftCommands(record, chains)) {
-      Print(Cat(command, '\n'));
-    }
-    return;
-  }
-  const Reach reach = ReachOf(program, workload);
-  Print(Format("Allocation  {}  {}\nReached by  {}\nReaches by  {}\n",
-               ShortId(attachment.Allocation()),
-               cni::Describe(record.labels),
-               reach.in == "-" ? "everything: no policy is about it" : reach.in,
-               reach.out == "-" ? "everything: no policy is about it" : reach.out));
-  if (chains.empty()) {
-    return;
-  }
-  const std::map<std::string, nft::Counter> counters = ReadCounters(host);
-  Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, "");
-  const std::map<std::string, std::string> sets = program.SetTexts({workload.nomad_namespace});
-  for (const policy::Chain& chain : chains) {
-    AddSteps(chain, sets, counters, table);
-  }
-  Print(table.Text());
-}
-
-int RunShow(const Arguments& arguments) {
-  RequireRoot("policy show");
-  const bool is_graph = arguments.Has("graph");
-  if (is_graph == (arguments.operands.size() == 1) || (arguments.Has("jobs") && !is_graph)) {
-    throw UsageError("policy show needs an allocation, or -graph, perhaps with -jobs");
-  }
-  state::Host host = state::Host::Open();
-  if (is_graph) {
-    rules::RequireReadPolicies(host);
-    Print(PolicyGraph(host, arguments.Has("jobs") ? GraphOf::kJobs : GraphOf::kNamespaces));
-    return kYes;
-  }
-  const Inventory inventory = TakeInventory(host);
-  const Attachments found = FindOne(inventory, arguments.operands.front());
-  for (const Attachment* const attachment : found) {
-    if (attachment->record) {
-      ShowAttachment(host, *attachment, arguments);
-    }
-  }
-  return found.empty() ? kNo : kYes;
-}
-
 }  // namespace
-
-const Command kPolicyShow = {
-    .name = "policy show",
-    .operands = {"[ALLOC|PORT]", 0, 1},
-    .summary = "what the policies in force do to an allocation",
-    .text =
-        R"(The policies that are about an allocation, which ALLOC and PORT name as for
-inspect, and the rules by which the kernel judges a new connection, in their
-order, with what each has counted. -graph prints who reaches whom for a code
-review or a wiki: namespaces, with the ports that are allowed on the edges, and
-dotted what was refused within the last hour.
-)",
-    .flags = kShowFlags,
-    .run = RunShow};
 
 const Command kPolicyStatus = {
     .name = "policy status",

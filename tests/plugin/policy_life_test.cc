@@ -50,6 +50,7 @@ TEST_F(PolicyLife, DocumentsAreAsTheirSchemasSay) {
   };
   EXPECT_EQ(errors("policy-status.json", RunLine("policy status -json").out), "");
   EXPECT_EQ(errors("policy-flows.json", RunLine("policy status -flows -json").out), "");
+  EXPECT_EQ(errors("policy-show.json", RunLine("policy show api-prod -json").out), "");
   EXPECT_EQ(errors("policy-apply.json", Run({"policy", "apply", "-json", "-n", kDirectory}).out),
             "");
   EnsureDirectory("/run/none");

@@ -57,6 +57,28 @@ TEST_F(PolicyShown, InspectSaysWhichJudgeAndWhatTheyRefused) {
   EXPECT_THAT(RunLine("policy show api").out, HasSubstr("Reached by  audited\n"));
 }
 
+TEST_F(PolicyShown, ShowHasTheSameInJson) {
+  StartAll();
+  Apply({kNamespaces});
+  EXPECT_TRUE(Reaches(*lb_, *api_));
+  const json shown = At(RunLine("policy show api -json").json, "/attachments/0");
+  EXPECT_EQ(shown.at("job"), "api");
+  EXPECT_EQ(shown.at("reachedBy"), "namespaces");
+  EXPECT_EQ(shown.at("reachesBy"), "-");
+  const json& first = shown.at("rules").at(0);
+  EXPECT_EQ(first.at("way"), "in");
+  EXPECT_EQ(first.at("rule"), "namespaces#0");
+  EXPECT_EQ(first.at("is"), "allowed");
+  EXPECT_EQ(first.at("ports"), nullptr);
+  EXPECT_EQ(first.at("peer"), "same-namespace prod");
+  EXPECT_GT(first.at("packets"), 0);
+  EXPECT_THAT(RunLine("policy show api").out,
+              HasSubstr("in   namespaces#0  allowed  everything from same-namespace prod "));
+  EXPECT_EQ(Joined(shown.at("nft"), "", [](const std::string& each) { return Cat(each, '\n'); }),
+            Output("policy show api -nft"));
+  EXPECT_THAT(RunLine("policy show -graph -json"), Exits(2, Err(HasSubstr("not JSON"))));
+}
+
 TEST_F(PolicyShown, InspectNamesTheRuleThatKeepsAClientOut) {
   StartAll();
   Apply({kNamespaces,

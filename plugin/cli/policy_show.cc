@@ -1,0 +1,230 @@
+// policy show: what the kernel judges an allocation by, and who reaches whom.
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/cli/attachment_view.h"
+#include "plugin/cli/command.h"
+#include "plugin/cli/named_attachments.h"
+#include "plugin/cli/policy_graph.h"
+#include "plugin/cli/policy_view.h"
+#include "plugin/policy/policy.h"
+#include "plugin/rules/policy_tables.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr std::array kShowFlags = {
+    Flag{"graph", nullptr, "who reaches whom on this node, as Mermaid"},
+    Flag{"jobs", nullptr, "with -graph: jobs for its nodes, instead of namespaces"},
+    Flag{"nft", nullptr, "the nft commands that print its chains and sets"},
+    kJsonFlag};
+// "namespace=prod job=lb"; empty for anyone.
+std::string PeerText(const policy::Step& step, const std::map<std::string, std::string>& sets) {
+  using PeerIs = policy::Step::PeerIs;
+  switch (step.peer) {
+    case PeerIs::kMember: {
+      const auto set = sets.find(step.peers);
+      return set != sets.end() ? set->second : step.peers;
+    }
+    case PeerIs::kAddress:
+      return Cat("the addresses ", step.peers);
+    case PeerIs::kOutside:
+      return "outside";
+    case PeerIs::kNode:
+      return "the node";
+    case PeerIs::kAnyone:
+      break;
+  }
+  return {};
+}
+
+// In the order of Step::Outcome.
+constexpr std::array<std::string_view, 6> kOutcomes =
+    {"counted", "would be refused", "allowed", "allowed", "refused", "dropped"};
+
+// A step of a chain, for people.
+struct Rule {
+  bool is_in;
+  std::string name;  // "api#0"
+  std::string_view outcome;
+  std::string ports;  // "tcp/8080"; empty: all
+  std::string peer;
+  std::optional<std::uint64_t> packets;  // nullopt: it does not count
+};
+
+std::vector<Rule> RulesOf(state::Host& host,
+                          const std::vector<policy::Chain>& chains,
+                          const std::string& nomad_namespace) {
+  const std::map<std::string, nft::Counter> counters = ReadCounters(host);
+  const std::map<std::string, std::string> sets = host.policy.Program().SetTexts({nomad_namespace});
+  std::vector<Rule> all;
+  for (const policy::Chain& chain : chains) {
+    for (const policy::Step& step : chain.steps) {
+      const auto counter = counters.find(step.counter);
+      all.push_back({.is_in = chain.name.starts_with("in-"),
+                     .name = step.comment,
+                     .outcome = kOutcomes.at(static_cast<std::size_t>(step.outcome)),
+                     .ports = step.ports ? Text(*step.ports) : "",
+                     .peer = PeerText(step, sets),
+                     .packets = counter != counters.end() ? std::optional(counter->second.packets)
+                                                          : std::nullopt});
+    }
+  }
+  return all;
+}
+
+// A line per rule: "in  api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
+std::string ShowTable(const std::vector<Rule>& all) {
+  Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, "");
+  for (const Rule& rule : all) {
+    const std::string_view way = rule.is_in ? " from " : " to ";
+    table.Add({rule.is_in ? "in" : "out",
+               rule.name,
+               std::string(rule.outcome),
+               Cat(rule.ports.empty() ? "everything" : rule.ports,
+                   rule.peer.empty() ? "" : Cat(way, rule.peer)),
+               rule.packets ? Cat(*rule.packets) : "-"});
+  }
+  return table.Text();
+}
+
+Json ShownRuleJson(const Rule& rule) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"way", rule.is_in ? "in" : "out"},
+          {"rule", rule.name},
+          {"is", rule.outcome},
+          {"ports", or_null(rule.ports)},
+          {"peer", or_null(rule.peer)},
+          {"packets", rule.packets ? Json(*rule.packets) : Json()}};
+}
+
+std::vector<std::string> NftCommands(const state::Record& record,
+                                     const std::vector<policy::Chain>& chains) {
+  std::vector<std::string> commands;
+  const auto add = [&](std::string_view kind, const std::string& name) {
+    const std::string command = Format("nft list {} inet nomad-bridge {}", kind, name);
+    if (!Contains(commands, command)) {
+      commands.push_back(command);
+    }
+  };
+  for (const policy::Chain& chain : chains) {
+    add("chain", chain.name);
+    add("chain", rules::AnswersOf(chain.name));
+    for (const std::string& set : rules::SetsAskedBy(chain)) {
+      add("set", set);
+    }
+  }
+  for (const nft::Element& element : rules::PolicyElements(record, "")) {
+    add(element.verdict ? "map" : "set", element.set);
+  }
+  return commands;
+}
+
+// An attachment with what judges it.
+struct Shown {
+  const Attachment& attachment;
+  cni::Workload workload;
+  Reach reach;
+  std::vector<Rule> rules;
+  std::vector<std::string> nft;  // commands
+};
+
+Shown Examine(state::Host& host, const Attachment& attachment) {
+  const policy::Program& program = host.policy.Program();
+  const state::Record record = rules::WithPolicies(*attachment.record, program);
+  const cni::Workload workload = record.Workload();
+  const std::vector<policy::Chain>& chains = program.ChainsOf(workload);
+  return {.attachment = attachment,
+          .workload = workload,
+          .reach = ReachOf(program, workload),
+          .rules = RulesOf(host, chains, workload.nomad_namespace),
+          .nft = NftCommands(record, chains)};
+}
+
+std::string ShowRulesOf(const Shown& shown) {
+  const auto [in, out] = shown.reach;
+  constexpr std::string_view kNone = "everything: no policy is about it";
+  return Cat(Format("Allocation  {}  {}\nReached by  {}\nReaches by  {}\n",
+                    ShortId(shown.attachment.Allocation()),
+                    cni::Describe(shown.attachment.record->labels),
+                    in == "-" ? kNone : in,
+                    out == "-" ? kNone : out),
+             shown.rules.empty() ? "" : ShowTable(shown.rules));
+}
+
+Json ShownJson(const Shown& shown) {
+  const Attachment& attachment = shown.attachment;
+  return {{"allocation", attachment.Allocation()},
+          {"containerId", attachment.id.container_id},
+          {"network", attachment.id.network},
+          {"namespace", shown.workload.nomad_namespace},
+          {"job", shown.workload.job},
+          {"group", shown.workload.group},
+          {"reachedBy", shown.reach.in},
+          {"reachesBy", shown.reach.out},
+          {"rules", ArrayOf(shown.rules, ShownRuleJson)},
+          {"nft", shown.nft}};
+}
+
+std::string ShowCommands(const Shown& shown) {
+  return Joined(shown.nft, "", [](const std::string& command) { return Cat(command, '\n'); });
+}
+
+int RunShow(const Arguments& arguments) {
+  RequireRoot("policy show");
+  const bool is_graph = arguments.Has("graph");
+  if (is_graph && arguments.Has("json")) {
+    throw UsageError("-graph is Mermaid, not JSON");
+  }
+  if (is_graph == (arguments.operands.size() == 1) || (arguments.Has("jobs") && !is_graph)) {
+    throw UsageError("policy show needs an allocation, or -graph, perhaps with -jobs");
+  }
+  state::Host host = state::Host::Open();
+  if (is_graph) {
+    rules::RequireReadPolicies(host);
+    Print(PolicyGraph(host, arguments.Has("jobs") ? GraphOf::kJobs : GraphOf::kNamespaces));
+    return kYes;
+  }
+  const Inventory inventory = TakeInventory(host);
+  const Attachments found = FindOne(inventory, arguments.operands.front());
+  std::vector<Shown> all;
+  for (const Attachment* const attachment : found) {
+    if (attachment->record) {
+      all.push_back(Examine(host, *attachment));
+    }
+  }
+  if (found.empty()) {
+    return kNo;
+  }
+  if (arguments.Has("json")) {
+    PrintDocument({{"attachments", ArrayOf(all, ShownJson)}});
+  } else {
+    Print(Joined(all, "", arguments.Has("nft") ? ShowCommands : ShowRulesOf));
+  }
+  return kYes;
+}
+
+}  // namespace
+
+const Command kPolicyShow = {
+    .name = "policy show",
+    .operands = {"[ALLOC|PORT]", 0, 1},
+    .summary = "what the policies in force do to an allocation",
+    .text =
+        R"(The policies that are about an allocation, which ALLOC and PORT name as for
+inspect, and the rules by which the kernel judges a new connection, in their
+order, with what each has counted. -graph prints who reaches whom for a code
+review or a wiki: namespaces, with the ports that are allowed on the edges, and
+dotted what was refused within the last hour.
+)",
+    .flags = kShowFlags,
+    .run = RunShow};
+
+}  // namespace nomad_bridge::cli
