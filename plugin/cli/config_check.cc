@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/delegate.h"
@@ -97,26 +98,33 @@ void CheckOnNode(const std::string& network, const config::Config& config) {
   }
 }
 
+// What was found of one file.
+struct Checked {
+  std::string path;
+  std::string network = {};  // empty: the file does not say
+  std::vector<cni::PluginConfig> ours = {};
+  std::vector<std::string> others = {};  // types of plugins, which are not checked
+  std::vector<std::string> remarks = {};
+  std::string error = {};  // empty: it is valid
+  bool is_unread = false;
+};
+
 // What an ADD takes, and its author may not have meant.
-void Remark(const std::string& path,
-            const cni::PluginConfig& plugin,
-            const config::Config& config) {
+void RemarkOnPlugin(Checked& file, const cni::PluginConfig& plugin, const config::Config& config) {
   for (const auto& [key, nearest] : config.unknown_keys) {
-    LogLine("{}: unknown key '{}'{}",
-            path,
-            key,
-            nearest.empty() ? "" : Format("; did you mean '{}'?", nearest));
+    file.remarks.push_back(Format(
+        "unknown key '{}'{}", key, nearest.empty() ? "" : Format("; did you mean '{}'?", nearest)));
   }
   const std::string& ipam = config.ipam.type;
   if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && !ipam.empty() &&
       ipam != cni::kHostLocal) {
     RefuseTypo(ipam, {cni::kHostLocal});
-    LogLine("{}: the IPAM plugin '{}' is not ours, not checked", path, ipam);
+    file.remarks.push_back(Format("the IPAM plugin '{}' is not ours, not checked", ipam));
   }
 }
 
 // The same of a list as a whole.
-void RemarkOnList(const std::string& path, const cni::JsonView& list) {
+void RemarkOnList(Checked& file, const cni::JsonView& list) {
   constexpr std::array<std::string_view, 7> kKeys = {"cniVersion",
                                                      "cniVersions",
                                                      "disableCheck",
@@ -125,13 +133,12 @@ void RemarkOnList(const std::string& path, const cni::JsonView& list) {
                                                      "name",
                                                      "plugins"};
   if (!list.Find("cniVersion")) {
-    LogLine("{}: there is no 'cniVersion', which means 0.1.0", path);
+    file.remarks.emplace_back("there is no 'cniVersion', which means 0.1.0");
   }
   for (const std::string& key : list.Keys()) {
     if (list.Find("plugins") && !Contains(kKeys, key)) {
-      LogLine("{}: '{}' beside 'plugins' has no effect: keys of a plugin stand in its own object",
-              path,
-              key);
+      file.remarks.push_back(Format(
+          "'{}' beside 'plugins' has no effect: keys of a plugin stand in its own object", key));
     }
   }
 }
@@ -142,10 +149,11 @@ bool AsksForPorts(const cni::PluginConfig& plugin) {
 }
 
 // Of the plugins of a list that are ours.
-void CheckTogether(const std::string& path, const std::vector<cni::PluginConfig>& ours) {
+void CheckTogether(Checked& file) {
   const auto provide = [](cni::Part part) {
     return [part](const auto& each) { return cni::TypeOf(each.type).Provides(part); };
   };
+  const std::vector<cni::PluginConfig>& ours = file.ours;
   if (std::ranges::count_if(ours, provide(cni::Part::kLink)) > 1) {
     throw Error(Code::kInvalidConfig,
                 "two of the 'plugins' make the container's interface",
@@ -153,67 +161,105 @@ void CheckTogether(const std::string& path, const std::vector<cni::PluginConfig>
   }
   const auto publisher = std::ranges::find_if(ours, provide(cni::Part::kPorts));
   if (publisher != ours.end() && std::ranges::none_of(ours, AsksForPorts)) {
-    LogLine("{}: no port is published: '{}' lacks {}",
-            path,
-            publisher->type,
-            R"("capabilities": {"portMappings": true})");
+    file.remarks.push_back(Format("no port is published: '{}' lacks {}",
+                                  publisher->type,
+                                  R"("capabilities": {"portMappings": true})"));
   }
 }
 
 // Throws what an ADD with it would answer.
-std::string CheckFile(const std::string& path, Networks& networks) {
-  if (!FindStatus(path)) {
+void CheckFile(Checked& file, Networks& networks) {
+  if (!FindStatus(file.path)) {
     throw Error(Code::kIo, "there is no such file");
   }
   const std::vector<std::string> names = cni::PluginTypeNames();
-  std::vector<cni::PluginConfig> ours;
-  std::vector<std::string> others;
-  std::string network;
-  cni::ConfigDocument file = cni::ReadConfigDocument(path);
-  for (cni::PluginConfig& plugin : file.plugins) {
-    network = plugin.request.id.network;
+  cni::ConfigDocument read = cni::ReadConfigDocument(file.path);
+  for (cni::PluginConfig& plugin : read.plugins) {
+    file.network = plugin.request.id.network;
     if (const std::optional<config::Config> config = FindConfig(plugin)) {
-      networks.Add(path, network, *config);
-      CheckOnNode(network, *config);
-      Remark(path, plugin, *config);
-      ours.push_back(std::move(plugin));
+      networks.Add(file.path, file.network, *config);
+      CheckOnNode(file.network, *config);
+      RemarkOnPlugin(file, plugin, *config);
+      file.ours.push_back(std::move(plugin));
     } else {
       RefuseTypo(plugin.type, {names.begin(), names.end()});
-      others.push_back(Quoted(plugin.type));
+      file.others.push_back(plugin.type);
     }
   }
-  CheckTogether(path, ours);
-  RemarkOnList(path, cni::JsonView(*file.document, ""));
-  if (ours.empty()) {
+  CheckTogether(file);
+  RemarkOnList(file, cni::JsonView(*read.document, ""));
+}
+
+Checked CheckOne(const std::string& path, Networks& networks) {
+  Checked file{.path = path};
+  try {
+    CheckFile(file, networks);
+  } catch (const std::exception& error) {
+    file.error = error.what();
+    const auto* const of_file = dynamic_cast<const Error*>(&error);
+    file.is_unread = of_file != nullptr && of_file->code() == Code::kIo;
+  }
+  return file;
+}
+
+std::string TextOf(const Checked& file) {
+  const std::string others = Joined(file.others, ", ", Quoted);
+  if (file.ours.empty()) {
     return Format("{}: no plugin of ours in network '{}', not checked: {}\n",
-                  path,
-                  network,
-                  Joined(others, ", "));
+                  file.path,
+                  file.network,
+                  others);
   }
   return Format("{}: ok, network '{}'{}{}\n",
-                path,
-                network,
+                file.path,
+                file.network,
                 others.empty() ? "" : "; not ours, not checked: ",
-                Joined(others, ", "));
+                others);
+}
+
+Json ToJson(const Checked& file) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"file", file.path},
+          {"valid", file.is_unread ? Json() : Json(file.error.empty())},
+          {"error", or_null(file.error)},
+          {"network", or_null(file.network)},
+          {"notChecked", file.others},
+          {"remarks", file.remarks}};
+}
+
+// On stderr.
+void Report(const Checked& file) {
+  for (const std::string& remark : file.remarks) {
+    LogLine("{}: {}", file.path, remark);
+  }
+  if (!file.error.empty()) {
+    // The reader of the list names the file already.
+    const bool is_named = file.error.find(file.path) != file.error.npos;
+    LogLine("{}{}", is_named ? "" : Cat(file.path, ": "), file.error);
+  }
 }
 
 int RunConfigCheck(const Arguments& arguments) {
   int exit = kYes;
   Networks networks;
+  Json files = Json::array();
   for (const std::string& path : arguments.operands) {
-    try {
-      Print(CheckFile(path, networks));
-    } catch (const std::exception& error) {
-      // The reader of the list names the file already.
-      const bool is_named = std::string_view(error.what()).find(path) != std::string_view::npos;
-      LogLine("{}{}", is_named ? "" : Cat(path, ": "), error.what());
-      const auto* const of_file = dynamic_cast<const Error*>(&error);
-      const bool is_unread = of_file != nullptr && of_file->code() == Code::kIo;
-      exit = std::max<int>(exit, is_unread ? kUnknown : kNo);
+    const Checked file = CheckOne(path, networks);
+    Report(file);
+    if (arguments.Has("json")) {
+      files.push_back(ToJson(file));
+    } else if (file.error.empty()) {
+      Print(TextOf(file));
     }
+    exit = std::max<int>(exit, file.is_unread ? kUnknown : file.error.empty() ? kYes : kNo);
+  }
+  if (arguments.Has("json")) {
+    PrintDocument({{"files", files}});
   }
   return exit;
 }
+
+constexpr std::array kConfigCheckFlags = {kJsonFlag};
 
 }  // namespace
 
@@ -231,6 +277,7 @@ Remarks name unknown keys, and ports that are not asked for. A plugin that is
 not ours is named and not checked; a name that is nearly ours is refused,
 unless there is such a plugin. Exit 1: invalid; 2: a file cannot be read.
 )",
+    .flags = kConfigCheckFlags,
     .run = RunConfigCheck};
 
 }  // namespace nomad_bridge::cli

@@ -6,6 +6,7 @@
 #include "firewall/foreign_drops.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
@@ -62,43 +63,69 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   return mismatches.TextsLeft();
 }
 
-// One line per network of ours in a file: what was made, or, of a look, what would be.
+// A network of ours in a file: what was made, or, of a look, what would be.
 struct BroughtUp {
-  std::string text;
-  bool has_missing = false;  // of a look
+  std::string network;
+  std::string file;
+  std::string bridge;  // or the gateway of a VLAN; empty: there is none to make
+  std::vector<Cidr> addresses = {};
+  bool is_left_out = false;
+  std::vector<std::string> missing = {};  // of a look
 };
 
-BroughtUp BringUp(state::Host& host, const std::string& file, Mode mode) {
-  BroughtUp report;
-  std::string& text = report.text;
+std::vector<BroughtUp> BringUp(state::Host& host, const std::string& file, Mode mode) {
+  std::vector<BroughtUp> all;
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
     const std::optional<config::Config> config = FindConfig(plugin);
     if (!config) {
       continue;
     }
     state::Record record = IntentOfNetwork(host, plugin, *config);
-    const std::string& network = plugin.request.id.network;
+    BroughtUp each = {
+        .network = plugin.request.id.network, .file = file, .bridge = record.link.gateway_ifname};
     if (!record.link.bridge.empty() && record.link.gateways.empty()) {
       // Perhaps the node's own, to its LAN: whatever sets that up may come after us.
-      text += Format("network '{}' is left out: the bridge '{}' gets no gateway of ours\n",
-                     network,
-                     record.link.bridge);
-      continue;
+      each.bridge = record.link.bridge;
+      each.is_left_out = true;
+    } else {
+      record.link.adopted = link::IsAdopted(host, record);
+      each.missing = Prepare(host, record, mode);
+      each.addresses = record.link.gateways;
     }
-    record.link.adopted = link::IsAdopted(host, record);
-    const std::vector<std::string> missing = Prepare(host, record, mode);
-    report.has_missing |= !missing.empty();
-    for (const std::string& each : missing) {
-      text += Format("network '{}': {}\n", network, each);
-    }
-    if (missing.empty() && !record.link.gateway_ifname.empty()) {
-      text += Format("network '{}' is up: {} {}\n",
-                     network,
-                     record.link.gateway_ifname,
-                     Joined(record.link.gateways, " "));
+    if (!each.bridge.empty() || !each.missing.empty()) {
+      all.push_back(std::move(each));
     }
   }
-  return report;
+  return all;
+}
+
+std::string TextOf(const BroughtUp& each) {
+  if (each.is_left_out) {
+    return Format("network '{}' is left out: the bridge '{}' gets no gateway of ours\n",
+                  each.network,
+                  each.bridge);
+  }
+  std::string text;
+  for (const std::string& missing : each.missing) {
+    text += Format("network '{}': {}\n", each.network, missing);
+  }
+  return !text.empty() ? text
+                       : Format("network '{}' is up: {} {}\n",
+                                each.network,
+                                each.bridge,
+                                Joined(each.addresses, " "));
+}
+
+Json ToJson(const BroughtUp& each) {
+  return {{"network", each.network},
+          {"file", each.file},
+          {"state",
+           each.is_left_out       ? "left out"
+           : each.missing.empty() ? "up"
+                                  : "to make"},
+          {"bridge", each.bridge.empty() ? Json() : Json(each.bridge)},
+          {"addresses", ArrayOf(each.addresses, &Cidr::Text)},
+          {"missing", each.missing}};
 }
 
 // What was typed, or the configs of the node.
@@ -121,15 +148,24 @@ int RunUp(const Arguments& arguments) {
   state::Host host = state::Host::Open();
   const std::vector<std::string> files = ConfigFilesOf(arguments);
   int exit = kYes;
+  Json networks = Json::array();
+  Json failed = Json::array();
   for (const std::string& file : files) {
     try {
-      const BroughtUp report = BringUp(host, file, ModeOf(arguments));
-      Print(report.text);
-      exit = report.has_missing ? kNo : exit;
+      for (const BroughtUp& each : BringUp(host, file, ModeOf(arguments))) {
+        networks.push_back(ToJson(each));
+        Print(arguments.Has("json") ? "" : TextOf(each));
+        exit = each.missing.empty() ? exit : kNo;
+      }
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
+      failed.push_back({{"file", file}, {"error", error.what()}});
       exit = kNo;
     }
+  }
+  if (arguments.Has("json")) {
+    PrintDocument(
+        {{"dryRun", ModeOf(arguments) == Mode::kLook}, {"networks", networks}, {"failed", failed}});
   }
   if (files.empty()) {
     LogLine("{}", "there is no network config yet");
@@ -139,7 +175,7 @@ int RunUp(const Arguments& arguments) {
   return exit;
 }
 
-constexpr std::array kUpFlags = {kDryRunFlag};
+constexpr std::array kUpFlags = {kDryRunFlag, kJsonFlag};
 
 }  // namespace
 

@@ -208,6 +208,34 @@ TEST_F(ConfigCheck, ChecksAllFilesAndExitsTwoForOneThatIsMissing) {
                     Out("/run/y.conf: ok, network 'nomad'\n")));
 }
 
+TEST_F(ConfigCheck, SaysTheSameInJson) {
+  const std::string good =
+      Write(List({{{"type", "nomad-bridge"}, {"colour", "blue"}}, {{"type", "consul-cni"}}}));
+  const std::string bad = Write(DualStack({{"mtu", 12}}), "y.conf");
+  const std::vector<std::string> line = {"config", "check", good, bad, "/run/absent"};
+  const Outcome text = Run(line);
+  std::vector<std::string> with_json = line;
+  with_json.emplace_back("-json");
+  const Outcome outcome = Run(with_json);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.err, text.err);
+  const json files = outcome.json.at("files");
+  ASSERT_EQ(files.size(), 3U);
+  EXPECT_EQ(files.at(0),
+            (json{{"file", good},
+                  {"valid", true},
+                  {"error", nullptr},
+                  {"network", "web"},
+                  {"notChecked", {"consul-cni"}},
+                  {"remarks",
+                   {"unknown key 'colour'",
+                    "no port is published: 'nomad-bridge' lacks "
+                    R"("capabilities": {"portMappings": true})"}}}));
+  EXPECT_EQ(files.at(1).at("valid"), false);
+  EXPECT_THAT(std::string(files.at(1).at("error")), HasSubstr("'mtu'"));
+  EXPECT_EQ(files.at(2).at("valid"), nullptr);
+}
+
 // As of a shell's <(...), which can be read once.
 TEST_F(ConfigCheck, ReadsAFileOnce) {
   const std::string list = Write(List({{{"type", "nomad-bridge"}}}));

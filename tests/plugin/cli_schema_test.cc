@@ -62,17 +62,39 @@ TEST_F(Schema, HoldsForEveryStateOfAnAttachment) {
   ExpectValid("doctor -json", "doctor.json");
 }
 
+TEST_F(Schema, HoldsForGoodAndBadConfigs) {
+  fs::create_directories("/run/configs");
+  std::ofstream("/run/configs/10-good.conflist") << json{
+      {"cniVersion", "1.0.0"}, {"name", "other"}, {"plugins", {kOther, {{"type", "consul-cni"}}}}};
+  std::ofstream("/run/configs/20-lan.conf")
+      << Config({{"name", "lan"}, {"bridge", "br0"}, {"isGateway", false}});
+  std::ofstream("/run/configs/30-bad.conf") << "{";
+  ExpectValid("config check -json /run/configs/10-good.conflist /run/configs/30-bad.conf /nowhere",
+              "config-check.json");
+  ExpectValid("up -json -dry-run /run/configs", "up.json");
+  ExpectValid("up -json /run/configs", "up.json");
+}
+
 TEST_F(Schema, IsThereForEveryCommandWithTheFlag) {
   std::set<std::string> with_json;
-  for (const std::string& line : Lines(Output("help"))) {
-    const std::vector<std::string> words = Words(line);
-    if (line.starts_with("  ") &&
-        Run({"help", words.at(0)}).out.find("\n  -json") != std::string::npos) {
-      with_json.insert(words.at(0));
+  for (const std::string& name : CommandNames()) {
+    if (Output(Cat("help ", name)).find("\n  -json") != std::string::npos) {
+      with_json.insert(name);
     }
   }
-  EXPECT_EQ(with_json, (std::set<std::string>{"list", "inspect", "doctor", "reconcile", "gc"}))
-      << "a new one belongs into the cases above";
+  EXPECT_EQ(with_json,
+            (std::set<std::string>{"list",
+                                   "inspect",
+                                   "doctor",
+                                   "config check",
+                                   "reconcile",
+                                   "gc",
+                                   "up",
+                                   "policy test",
+                                   "policy apply",
+                                   "policy status",
+                                   "policy show"}))
+      << "a new one belongs into the cases above, one of policies into policy_life_test.cc";
 }
 
 }  // namespace

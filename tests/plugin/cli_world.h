@@ -68,6 +68,19 @@ class CliWorld : public World {
     EXPECT_EQ(outcome.err, "") << line;
     return outcome.out;
   }
+
+  // What help lists, by the names alone.
+  [[nodiscard]] std::vector<std::string> CommandNames() {
+    std::vector<std::string> names;
+    for (const std::string& line : Lines(Output("help"))) {
+      const bool is_two = line.starts_with("  config ") || line.starts_with("  policy ");
+      if (line.starts_with("  ")) {
+        const std::vector<std::string> words = Words(line);
+        names.push_back(is_two ? Cat(words.at(0), ' ', words.at(1)) : words.at(0));
+      }
+    }
+    return names;
+  }
 };
 
 }  // namespace nomad_bridge::test

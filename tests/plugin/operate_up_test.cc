@@ -83,6 +83,29 @@ TEST_F(Up, RefusesWhatIsNoConfig) {
   }
 }
 
+TEST_F(Up, SaysTheSameInJson) {
+  Write("10-nomad.conflist", {DualStack()});
+  Write("20-lan.conflist", {Config({{"name", "lan"}, {"bridge", "br0"}, {"isGateway", false}})});
+  std::ofstream(Cat(kConfigs, "/30-broken.conflist")) << "{";
+  const Outcome look = RunLine(Cat("up -json -n ", kConfigs));
+  EXPECT_EQ(look.exit_code, 1);
+  EXPECT_EQ(look.json.at("dryRun"), true);
+  EXPECT_EQ(At(look.json, "/networks/0/state"), "to make");
+  EXPECT_THAT(At(look.json, "/networks/0/missing"), Contains("bridge 'nomad' is missing"));
+
+  const Outcome outcome = RunLine(Cat("up -json ", kConfigs));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(At(outcome.json, "/networks/0"),
+            (json{{"network", "nomad"},
+                  {"file", "/run/configs/10-nomad.conflist"},
+                  {"state", "up"},
+                  {"bridge", "nomad"},
+                  {"addresses", {Cat(kBridgeIp4, "/20"), Cat(kBridgeIp6, "/64")}},
+                  {"missing", json::array()}}));
+  EXPECT_EQ(At(outcome.json, "/networks/1/state"), "left out");
+  EXPECT_EQ(At(outcome.json, "/failed/0/file"), "/run/configs/30-broken.conflist");
+}
+
 TEST_F(Up, MayBeRepeated) {
   const std::string path = Write("nomad.conflist", {DualStack()});
   EXPECT_EQ(RunLine(Cat("up ", path)).exit_code, 0);
