@@ -32,9 +32,10 @@ std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
 }
 
+constexpr std::size_t kWordWidth = 4;
+constexpr std::size_t kIdWidth = 22;
+
 std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
-  constexpr std::size_t kWordWidth = 4;
-  constexpr std::size_t kIdWidth = 22;
   std::string text;
   for (const CheckResult& result : all) {
     if (is_quiet && result.verdict == Verdict::kOk) {
@@ -89,7 +90,7 @@ int RunDoctor(const Arguments& arguments) {
     std::ranges::copy_if(
         all, std::back_inserter(shown), &std::string_view::empty, &CheckResult::said_by);
     Print(Format("{}{}, {}, {} ok\n",
-                 TextOf(all, arguments.Has("quiet")),
+                 Folded(TextOf(all, arguments.Has("quiet")), kWordWidth + 2 + kIdWidth),
                  Counted(Count(shown, Verdict::kFail), "failure"),
                  Counted(Count(shown, Verdict::kWarn), "warning"),
                  Count(shown, Verdict::kOk)));

@@ -32,9 +32,10 @@ std::vector<std::size_t> CountConnections(state::Host& host, const state::Record
                            : conntrack::Conntrack::In(host.netns).CountAnsweredBy(endpoints);
 }
 
+constexpr std::size_t kHeadWidth = 13;
+
 std::string Head(std::string_view title) {
-  constexpr std::size_t kWidth = 13;
-  return Padded(title, kWidth);
+  return Padded(title, kHeadWidth);
 }
 
 std::string ShowLabels(const Attachment& attachment) {
@@ -336,7 +337,7 @@ int RunInspect(const Arguments& arguments) {
                    {"trace", traced ? Json(traced->lines) : Json()}});
   } else {
     const auto show = [&](const Inspected& each) { return ShowAttachment(host, each, inventory); };
-    Print(Cat(Joined(all, "\n", show), traced ? ShowTrace(*traced) : ""));
+    Print(Folded(Cat(Joined(all, "\n", show), traced ? ShowTrace(*traced) : ""), kHeadWidth));
   }
   if (!inventory.is_complete) {
     return kUnknown;

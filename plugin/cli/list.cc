@@ -83,13 +83,14 @@ std::string Summary(const Inventory& inventory) {
 }
 
 std::string ShowTable(const Inventory& inventory, bool is_wide) {
-  std::vector<std::string> headers = {
-      "ALLOC", "NAMESPACE", "JOB", "GROUP", "ADDRESS", "PORTS", "NETWORK"};
+  std::vector<std::string> headers = {"ALLOC", "NS", "JOB", "GROUP", "ADDRESS", "PORTS", "NET"};
   if (is_wide) {
     Append(headers, {"INTERFACE", "VETH", "BRIDGE", "IN", "OUT"});
   }
   Append(headers, {"AGE", "STATE"});
-  Table table(headers, is_wide ? "" : "JOB");
+  using Cut = std::vector<std::string_view>;
+  Table table(
+      headers, is_wide ? Cut() : Cut({"NS", "GROUP", "PORTS", "NET"}), is_wide ? "" : "JOB");
   for (const Attachment& attachment : inventory.attachments) {
     table.Add(Row(attachment, inventory, is_wide));
   }

@@ -72,7 +72,7 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
 }
 
 std::string Candidates(const Attachments& found) {
-  Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NETWORK"});
+  Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NET"}, {"GROUP", "NET"}, "JOB");
   for (const Attachment* const each : found) {
     table.Add({each->Allocation(),
                OrDash(each->Label(cni::kJob)),

@@ -65,7 +65,9 @@ std::string GroupTable(const Applied& applied) {
     workload.job = cni::ParentJob(workload.job);
     ++counts[workload];
   }
-  Table table({"NAMESPACE", "JOB", "GROUP", "ALLOCS", "REACHED BY", "REACHES BY"});
+  Table table({"NS", "JOB", "GROUP", "ALLOCS", "REACHED BY", "REACHES BY"},
+              {"NS", "GROUP", "REACHED BY", "REACHES BY"},
+              "JOB");
   for (const auto& [workload, count] : counts) {
     std::vector<Cell> row = WorkloadCells(workload);
     row.emplace_back(Cat(count));
@@ -76,7 +78,9 @@ std::string GroupTable(const Applied& applied) {
 }
 
 std::string AllocationTable(const Applied& applied) {
-  Table table({"ALLOC", "NAMESPACE", "JOB", "GROUP", "REACHED BY", "REACHES BY"});
+  Table table({"ALLOC", "NS", "JOB", "GROUP", "REACHED BY", "REACHES BY"},
+              {"NS", "GROUP", "REACHED BY", "REACHES BY"},
+              "JOB");
   for (const state::Record& record : applied.reach.changed) {
     std::vector<Cell> row = {ShortId(AllocationOf(record))};
     Append(row, WorkloadCells(record.Workload()));

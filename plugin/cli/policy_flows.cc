@@ -228,7 +228,7 @@ Usage UsageOfAuditedFlows(state::Host& host) {
 }
 
 std::string ShowFlows(const Flows& flows) {
-  Table table({"LAST", "TRIES", "FROM", "TO", "PORT", "IS"}, "");
+  Table table({"LAST", "TRIES", "FROM", "TO", "PORT", "IS"}, {"FROM", "TO", "IS"});
   std::set<std::pair<std::string, std::string>> entries;
   for (const Flow& flow : flows.flows) {
     table.Add({ShowAge(std::chrono::seconds(flow.seconds_ago)),

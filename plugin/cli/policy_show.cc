@@ -82,7 +82,7 @@ std::vector<Rule> RulesOf(state::Host& host,
 
 // A line per rule: "in  api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
 std::string ShowTable(const std::vector<Rule>& all) {
-  Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, "");
+  Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, {"RULE", "WHAT"});
   for (const Rule& rule : all) {
     const std::string_view way = rule.is_in ? " from " : " to ";
     table.Add({rule.is_in ? "in" : "out",

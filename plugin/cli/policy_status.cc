@@ -21,8 +21,6 @@
 namespace nomad_bridge::cli {
 namespace {
 
-using What = policy::CounterOf::What;
-
 constexpr std::array kStatusFlags = {
     Flag{"flows", nullptr, "who was refused by whom, and the entries that would let them pass"},
     Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
@@ -81,18 +79,9 @@ std::vector<Mismatch> FindDamages(state::Host& host) {
 }
 
 std::string RuleTable(const std::vector<RuleCount>& counts) {
-  Table table({"RULE", "IS", "MODE", "ALLOWED", "REFUSED", "WOULD BE REFUSED", "SINCE"}, "");
+  Table table({"RULE", "IS", "MODE", "COUNT", "SINCE"}, {"RULE", "IS"});
   for (const RuleCount& count : counts) {
-    const auto packets_if = [&](What what) {
-      return count.what == what ? Cat(count.packets) : "-";
-    };
-    table.Add({count.rule,
-               count.text,
-               count.Mode(),
-               packets_if(What::kAllowed),
-               packets_if(What::kRefused),
-               packets_if(What::kWouldBeRefused),
-               count.since});
+    table.Add({count.rule, count.text, count.Mode(), Cat(count.packets), count.since});
   }
   return table.Text();
 }

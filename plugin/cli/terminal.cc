@@ -5,12 +5,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
 
@@ -18,8 +20,8 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-// The least width of the column that is cut: enough to tell jobs apart.
-constexpr std::size_t kNarrowest = 8;
+// The least width of a column that is cut: enough to tell names apart.
+constexpr std::size_t kNarrowest = 5;
 
 bool ShowsColours() {
   const auto is_set = [](const char* name) {
@@ -35,9 +37,43 @@ bool ShowsColours() {
   return kShows;
 }
 
+// Of stdout; nullopt if that is no terminal.
+std::optional<std::size_t> TerminalColumns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+             ? std::optional<std::size_t>(size.ws_col)
+             : std::nullopt;
+}
+
 // In characters: close enough to columns, and the same in every locale.
 std::size_t Width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, BeginsCharacter));
+}
+
+// "fix: ...", "advice: ...", "all 3: ...": with a command at their end.
+bool IsToPaste(std::string_view words) {
+  return words.starts_with("fix: ") || words.starts_with("advice: ") || words.starts_with("all ");
+}
+
+// The last space within `columns`, behind `indent`, that words follow; npos if `line` fits, or has
+// none. Colours take no column.
+std::size_t FindBreak(std::string_view line, std::size_t indent, std::size_t columns) {
+  std::size_t column = 0;
+  std::size_t last = line.npos;
+  bool is_colour = false;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    is_colour = is_colour || line[at] == '\x1b';
+    if (!is_colour && BeginsCharacter(line[at])) {
+      if (line[at] == ' ' && column > indent && column <= columns) {
+        last = at;
+      }
+      ++column;
+    }
+    is_colour = is_colour && line[at] != 'm';
+  }
+  return column <= columns || last == line.npos || line.find_first_not_of(' ', last) == line.npos
+             ? line.npos
+             : last;
 }
 
 std::string Cut(std::string_view text, std::size_t width) {
@@ -113,6 +149,27 @@ std::string Coloured(std::string_view text, Colour colour) {
   return Cat(kCodes.at(static_cast<std::size_t>(colour)), text, "\x1b[0m");
 }
 
+std::string Folded(const std::string& text, std::size_t indent) {
+  const std::optional<std::size_t> columns = TerminalColumns();
+  std::string folded;
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string line(TakeUntil('\n', rest));
+    const std::string_view words =
+        std::string_view(line).substr(std::min(line.find_first_not_of(' '), line.size()));
+    if (!columns || IsToPaste(words)) {
+      folded += Cat(line, '\n');
+      continue;
+    }
+    for (std::size_t end = FindBreak(line, indent, *columns); end != line.npos;
+         end = FindBreak(line, indent, *columns)) {
+      folded += Cat(line.substr(0, line.find_last_not_of(' ', end) + 1), '\n');
+      line = Cat(std::string(indent, ' '), line.substr(line.find_first_not_of(' ', end)));
+    }
+    folded += Cat(line, '\n');
+  }
+  return folded;
+}
+
 std::string Padded(std::string_view text, std::size_t width) {
   return Cat(text, std::string(width - std::min(width, text.size()), ' '));
 }
@@ -126,10 +183,18 @@ std::string Counted(std::size_t count, std::string_view what) {
 
 Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), colour(shown_in) {}
 
-Table::Table(const std::vector<std::string>& headers, std::string_view cut)
-    : is_help_(false),
-      cut_(static_cast<std::size_t>(std::ranges::find(headers, cut) - headers.begin())),
-      rows_({{headers.begin(), headers.end()}}) {}
+Table::Table(const std::vector<std::string>& headers,
+             const std::vector<std::string_view>& cut,
+             std::string_view last)
+    : is_help_(false), cuts_(2), rows_({{headers.begin(), headers.end()}}) {
+  for (std::size_t column = 0; column < headers.size(); ++column) {
+    if (Contains(cut, headers[column])) {
+      cuts_[0].push_back(column);
+    } else if (headers[column] == last) {
+      cuts_[1].push_back(column);
+    }
+  }
+}
 
 std::vector<std::size_t> Table::Widths() const {
   std::vector<std::size_t> widths(rows_.front().size());
@@ -138,13 +203,19 @@ std::vector<std::size_t> Table::Widths() const {
       widths[column] = std::max(widths[column], Width(row.at(column).text));
     }
   }
-  winsize size{};
-  if (cut_ < widths.size() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    const std::size_t all =
-        std::accumulate(widths.begin(), widths.end(), kGap * (widths.size() - 1));
-    std::size_t& width = widths[cut_];
-    const std::size_t too_wide = all - std::min<std::size_t>(all, size.ws_col);
-    width = std::max(std::min(width, kNarrowest), width - std::min(width, too_wide));
+  const std::optional<std::size_t> columns = TerminalColumns();
+  const std::size_t all = std::accumulate(widths.begin(), widths.end(), kGap * (widths.size() - 1));
+  std::size_t too_wide = columns ? all - std::min(all, *columns) : 0;
+  const auto spare = [&](std::size_t column) {
+    const std::size_t least = std::max(kNarrowest, Width(rows_.front()[column].text));
+    return widths[column] - std::min(widths[column], least);
+  };
+  for (const std::vector<std::size_t>& cut : cuts_) {
+    while (too_wide > 0 && std::ranges::any_of(cut, [&](auto each) { return spare(each) > 0; })) {
+      --widths[*std::ranges::max_element(
+          cut, {}, [&](std::size_t each) { return spare(each) > 0 ? widths[each] : 0; })];
+      --too_wide;
+    }
   }
   return widths;
 }

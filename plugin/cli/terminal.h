@@ -1,8 +1,8 @@
 // What people see, and press: text on stdout, tables, colours, keys.
 //
 // Shapes     A table has a line of headers in capitals, and columns that are two spaces apart. On a
-//            terminal that is narrower one column loses its ends, which "…" shows. Elsewhere
-//            nothing is cut. Cells are any bytes; they become one printable line.
+//            terminal that is narrower cells lose their ends, which "…" shows. Elsewhere nothing is
+//            cut. Cells are any bytes; they become one printable line.
 // Colour     only on a terminal that is not "dumb", and never with NO_COLOR or NOMAD_CLI_NO_COLOR
 //            in the environment
 // Errors     Print: kIo if stdout cannot be written; a reader who has gone (`| head`) is no error.
@@ -55,6 +55,10 @@ enum class Colour { kNone, kGood, kDoubtful, kBad };
 // Returns whether the locale's texts are UTF-8, so that all characters can be shown.
 [[nodiscard]] bool ShowsUtf8();
 
+// `text`, for a terminal: its longer lines are broken at spaces, and go on with `indent` spaces.
+// Lines to be pasted (see ShowFix) stay whole, as all of it does elsewhere.
+[[nodiscard]] std::string Folded(const std::string& text, std::size_t indent);
+
 // `text`, and spaces up to `width`.
 [[nodiscard]] std::string Padded(std::string_view text, std::size_t width);
 
@@ -74,8 +78,11 @@ class Table {
  public:
   // A table of rows alone, for help: indented, and never cut.
   Table() = default;
-  // `cut`: the header of the column that may be cut; empty: none.
-  explicit Table(const std::vector<std::string>& headers, std::string_view cut = "JOB");
+  // `cut`: headers of columns that may be cut, the widest first, but not below their headers.
+  // `last`: one that is cut if that is not enough.
+  explicit Table(const std::vector<std::string>& headers,
+                 const std::vector<std::string_view>& cut,
+                 std::string_view last = {});
 
   // As many cells as there are headers, or as the first row has.
   void Add(const std::vector<Cell>& row) { rows_.push_back(row); }
@@ -85,7 +92,7 @@ class Table {
   [[nodiscard]] std::vector<std::size_t> Widths() const;
 
   bool is_help_ = true;
-  std::size_t cut_ = static_cast<std::size_t>(-1);
+  std::vector<std::vector<std::size_t>> cuts_;  // columns: the first ones, then the last one
   std::vector<std::vector<Cell>> rows_;
 };
 

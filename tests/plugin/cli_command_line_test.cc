@@ -114,6 +114,23 @@ TEST_F(CommandLine, KeepsTheColumnsOfATerminal) {
   }
 }
 
+// Text is broken there, but for commands to be pasted, and loses nothing.
+TEST_F(CommandLine, KeepsTheColumnsInWhatIsFound) {
+  Attach(Publish({Port(8080, 80)}, DualStack()),
+         As(kAllocation, container(), NomadArgs("a-job-with-a-long-name", kAllocation)));
+  host().Shell(
+      "nft 'add table inet mine; add chain inet mine forward { type filter hook forward priority "
+      "10; policy drop; }'");
+  for (const char* const line : {"doctor", "inspect 8080", "inspect 8080 -no-probe"}) {
+    ExpectColumns(80, line);
+  }
+  const std::vector<std::string> lines = OnTerminal(80, "doctor");
+  EXPECT_THAT(lines, Contains(StartsWith(std::string(28, ' '))));
+  EXPECT_THAT(
+      Joined(Words(Joined(lines, " ")), " "),
+      HasSubstr("chain forward of table inet mine (policy drop) comes after ours and drops"));
+}
+
 TEST_F(CommandLine, KeepsTheColumnsInTheManPage) {
   const std::string page = host().Must(
       {"sh",

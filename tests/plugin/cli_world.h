@@ -2,6 +2,9 @@
 // in the host of a World.
 #pragma once
 
+#include <regex>
+#include <sstream>
+
 #include <unistd.h>
 
 #include "tests/support/mounted.h"
@@ -67,6 +70,29 @@ class CliWorld : public World {
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
     EXPECT_EQ(outcome.err, "") << line;
     return outcome.out;
+  }
+
+  // What a terminal of so many columns shows, line by line: script(1) gives it.
+  [[nodiscard]] std::vector<std::string> OnTerminal(int columns,
+                                                    const std::string& line,
+                                                    const std::string& variable = "NO_COLOR=1") {
+    const std::string shell =
+        Format("stty cols {}; {} {} {}", columns, variable, BinaryUnderTest(), line);
+    std::vector<std::string> lines;
+    std::istringstream shown(host().Run({"script", "-qec", shell, "/dev/null"}).out);
+    for (std::string each; std::getline(shown, each);) {
+      lines.push_back(each.substr(0, each.find('\r')));
+    }
+    return lines;
+  }
+  // But for lines to be pasted.
+  void ExpectColumns(int columns, const std::string& line) {
+    static const std::regex to_paste(" *(fix|advice|all [0-9]+): .*|  [a-z]+: \\{.*");
+    for (const std::string& each : OnTerminal(columns, line)) {
+      const auto characters = std::ranges::count_if(each, BeginsCharacter);
+      EXPECT_TRUE(characters <= columns || std::regex_match(each, to_paste))
+          << line << ": " << each;
+    }
   }
 
   // What help lists, by the names alone.

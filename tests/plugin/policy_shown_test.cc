@@ -79,6 +79,25 @@ TEST_F(PolicyShown, ShowHasTheSameInJson) {
   EXPECT_THAT(RunLine("policy show -graph -json"), Exits(2, Err(HasSubstr("not JSON"))));
 }
 
+TEST_F(PolicyShown, KeepsTheColumnsOfATerminal) {
+  StartAll();
+  json narrow = kNamespaces;
+  narrow["allow"].push_back({{"from", {{{"namespace", "infra"}, {"job", "prometheus"}}}},
+                             {"ports", {"tcp/9100-9200", "udp/9100-9200"}}});
+  Apply({narrow});
+  EXPECT_FALSE(Reaches(*dev_, *api_));
+  for (const char* const line : {"policy status",
+                                 "policy status -flows",
+                                 "policy show api",
+                                 "policy apply -n /run/shared",
+                                 "inspect api"}) {
+    ExpectColumns(80, line);
+  }
+  EXPECT_THAT(Output("policy status"),
+              HasSubstr("allow from namespace=infra job=prometheus ports tcp/9100-9200"));
+  EXPECT_THAT(OnTerminal(80, "policy status"), Contains(HasSubstr("allow from namespace=infra …")));
+}
+
 TEST_F(PolicyShown, InspectNamesTheRuleThatKeepsAClientOut) {
   StartAll();
   Apply({kNamespaces,
