@@ -1,18 +1,16 @@
 // policy status: what the rules have counted, and whether they are those of the files.
 #include <algorithm>
 #include <array>
-#include <map>
-#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/named_attachments.h"
 #include "plugin/cli/policy_flows.h"
-#include "plugin/cli/policy_graph.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/converge.h"
