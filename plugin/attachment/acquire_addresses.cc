@@ -31,9 +31,8 @@ Acquired WithLeases(const state::Record& intent,
   return acquired;
 }
 
-// Says whether the kernel shows an address in use although no lease names the address: the lease
-// was lost, or is in another directory. Takes the same few round trips however many attachments we
-// have.
+// Tells whether the kernel shows that an address without a lease is in use: its lease was lost, or
+// is in another directory. Takes a few round trips, with any number of attachments.
 struct InUse {
   state::Host& host;
   const state::Record& intent;
@@ -70,9 +69,9 @@ struct InUse {
   }
 };
 
-// Returns whether the lease is stale: it predates the boot, or stands for a container of another
-// plugin. The time of a lease alone proves nothing, because the clock may have been set since. So
-// no container may have the address, and the owner may have no record of this boot.
+// Returns whether the lease is stale. Such a lease is from before the boot, or was written for the
+// container of another plugin. The time of a lease alone proves nothing, because the clock may have
+// been set since. So also no container has the address, and the owner has no record of this boot.
 bool IsOver(state::Host& host,
             const ipam::Store& store,
             const AttachmentId& owner,
@@ -127,9 +126,9 @@ void ReleaseAbandoned(ipam::Store& store,
   }
 }
 
-// Leases the addresses of other plugins' containers, whose own leases are in another directory. A
-// container that never sent a packet shows only in its namespace, and looking into every namespace
-// is too slow for every ADD.
+// Leases the addresses that containers of other plugins have. Their own leases are in another
+// directory. A container that has never sent a packet is seen only in its namespace. To look into
+// every namespace is too slow for every ADD, so a lease remembers what was found.
 void LeaseHeldAddresses(state::Host& host,
                         ipam::Store& store,
                         const std::vector<ipam::RangeSet>& sets,
@@ -161,7 +160,7 @@ Choice TryAcquire(state::Host& host,
   link::HeldAddresses held(host);
   if (store.IsNew()) {
     // The directory may have been lost while attachments are alive. Attachments without rules have
-    // no elements that would show their addresses in use.
+    // no elements, so no element shows that their addresses are in use.
     RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
     LeaseHeldAddresses(host, store, config.ipam.ranges, held);
   }
@@ -194,10 +193,10 @@ std::string Describe(const ipam::RangeSet& set) {
       set, ", ", [](const ipam::Range& range) { return Cat(range.first, "-", range.last); });
 }
 
-// Takes back what is stale after the pool was found full, which reads all records of the network.
-// Only one command does so at a time: if two looked at the same stale attachment, the second would
-// find it locked or already gone, and report a full pool. Each command therefore tries first what
-// the command before it has freed.
+// Removes stale attachments from a full pool, and tries again. This reads all records of the
+// network. Only one command does so at a time: if two looked at the same stale attachment, the
+// second would find it locked or already gone, and report a full pool. Each command therefore tries
+// first whether the command before it has freed an address.
 Choice TryAcquireFromFull(state::Host& host,
                           const config::Config& config,
                           const state::Record& intent,

@@ -1,11 +1,12 @@
-// Acquires the addresses of an attachment: chosen here, recorded as an intent and then leased, or
-// assigned by another IPAM plugin.
+// Acquires the addresses of an attachment. Either this code chooses them, writes them into the
+// record, and then leases them; or another IPAM plugin assigns them.
 //
-// Errors   kPoolExhausted, also after stale attachments have been reclaimed; kConflict if a
-//          requested address is taken, naming its owner; kIo; those of the other IPAM plugin
-//          (cni/delegate.h). After an error neither a lease nor a record of this attempt is left.
-// Locks    The caller holds the attachment's lock. The leases' lock is taken while leases are
-//          chosen and written.
+// Errors   kPoolExhausted if no address is free even after stale attachments have been removed;
+//          kConflict if a requested address is taken: the error names its owner; kIo; the errors of
+//          the other IPAM plugin (cni/delegate.h). After an error neither a lease nor a record of
+//          this attempt is left.
+// Locks    The caller holds the attachment's lock. These functions hold the leases' lock while they
+//          choose and write leases.
 #pragma once
 
 #include <optional>
@@ -24,9 +25,9 @@ struct Acquired {
 };
 
 // Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD
-// of this attachment: addresses that the network still offers are taken again, all others released.
-// With another IPAM plugin than host-local no address is chosen yet. The record then names the
-// plugin, so that DEL can run it; AskDelegatedIpam() runs its ADD once the link exists.
+// of this attachment. Takes its addresses again if the network still offers them, and releases the
+// others. With another IPAM plugin than host-local, chooses no address yet. The record then names
+// the plugin, so that DEL can run it. AskDelegatedIpam() runs its ADD once the link exists.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,

@@ -66,8 +66,8 @@ void SwitchPolicies(state::Host& host,
                     const std::string& directory,
                     const std::vector<state::Record>& judged) {
   Mismatches unlogged(Mode::kRepair);
-  // First restores what others have removed of our rules, and deletes the flows that began
-  // meanwhile. Then the switch itself finds nothing to restore, and deletes no flows.
+  // First restores the rules of ours that others have removed, and deletes the flows that began
+  // without these rules. The switch itself then has nothing to restore, and deletes no flows.
   if (!rules::FindUnreadPolicies(host)) {
     rules::Converge(host, {}, unlogged);
   }

@@ -1,11 +1,12 @@
 // Puts policies in force, for all attachments of the node at once.
 //
-// Atomic  Policies are switched in one batch: every packet is judged by the former policies or by
-//         the new ones. If the process is killed before the batch, the next ADD, CHECK or reconcile
-//         finds the new policies in their file and puts them in force.
-// Errors  kConflict or kKernel if policies would not see the traffic of a bridge; those of
+// Atomic  One batch switches the policies: either the former policies or the new ones judge a
+//         packet. If the process is killed before the batch, the next ADD, CHECK or reconcile finds
+//         the new policies in their file and puts them in force.
+// Errors  kConflict or kKernel if policies would not see the traffic of a bridge; the errors of
 //         rules/converge.h. The former policies then stay in force.
-// Locks   The rules' lock until the new policies are in force; attachments' locks by TryLock.
+// Locks   Holds the rules' lock until the new policies are in force. Attachments' locks are only
+//         tried.
 #pragma once
 
 #include <cstddef>
@@ -29,16 +30,17 @@ struct ReachChanges {
   std::vector<Mismatch> unseen;        // traffic that the new policies do not see
 };
 
-// Replaces the policies in force by `program`. `directory`: where `program` comes from; empty if no
-// file there names policies. Mode kLook changes nothing.
+// Replaces the policies in force by `program`. `directory` has the files of `program`; it is empty
+// if no file names policies. Mode kLook changes nothing.
 ReachChanges ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,
                            Mode mode);
 
-// Ends the connections from and to live attachments that the policies in force refuse, and returns
-// how many. Without it, connections that began before `apply` go on. A connection that was ended
-// earlier and would be allowed now may begin anew. With kNone no further connections are ended.
+// Ends those connections from and to live attachments that the policies in force refuse. Returns
+// how many it ended. Without this call, connections that began before `apply` go on. A connection
+// that an earlier call ended may begin anew if policies allow it now. With kNone, ends no more
+// connections.
 std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more);
 
 }  // namespace nomad_bridge::attachment

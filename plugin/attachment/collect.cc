@@ -20,8 +20,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Returns whether `record` is stale, provided that no command holds its lock: a killed command then
-// left the parts that are not live.
+// Returns whether `record` is stale. The answer holds only while no command has its lock: then a
+// killed command left the parts that are not live.
 bool IsStale(state::Host& host, const state::Record& record) {
   return !record.IsAny(state::Phase::kLive) || !link::IsAlive(host, record);
 }
@@ -60,7 +60,7 @@ class Collector {
       directories_.insert({collection.data_dir, collection.network});
       return;
     }
-    // The directory also shows networks whose last record is gone but whose leases are left.
+    // The directory also shows networks that have leases but no record any more.
     const std::string& usual = cni::TypeOf("nomad-bridge").defaults.data_dir;
     for (const std::string& network : Entries(usual)) {
       if (FindStatus(Format("{}/{}/lock", usual, network))) {
@@ -171,8 +171,8 @@ class Collector {
     }
   }
 
-  // Removes our ports of the bridge that belong neither to a valid attachment nor to one with a
-  // record: their records were lost.
+  // Removes a port of ours from the bridge if its record was lost: if it belongs neither to a valid
+  // attachment nor to an attachment with a record.
   void LookAtStrayLinks() {
     const std::optional<rtnl::Link> bridge =
         collection_.bridge.empty() ? std::nullopt : host_.net.FindLink(collection_.bridge);
@@ -201,8 +201,8 @@ class Collector {
   }
 
   std::optional<FileLock> LockOf(const AttachmentId& id) {
-    // A runtime that lists the valid attachments has decided: this waits for a command that works
-    // on `id`. Without a list, a command at work shows that the attachment is alive.
+    // If a runtime lists the valid attachments, the others have to go: waits for a command that
+    // works on `id`. Without a list, a command at work shows that the attachment is alive.
     return collection_.valid ? std::optional(host_.records.Lock(id)) : host_.records.TryLock(id);
   }
 
@@ -224,10 +224,10 @@ class Collector {
            !takeover::HasReferenceRules(id, dumps_.reference_rules);
   }
 
-  // Looks at a lease without a record; the caller holds the owner's lock. With a list of valid
-  // attachments the lease is released. Without a list it stays while a container has the address,
-  // or while the lease is from this boot; the operator's gc releases it if the owner has neither a
-  // link nor rules.
+  // Looks at a lease without a record. The caller holds the owner's lock. With a list of valid
+  // attachments, releases the lease. Without a list, the lease stays while a container has the
+  // address, and until the next boot. The operator's gc releases it in this boot, too, if the owner
+  // has neither a link nor rules.
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {

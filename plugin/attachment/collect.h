@@ -1,18 +1,18 @@
-// Takes back what stale attachments hold: because an ADD needs an address of a full pool or a host
-// port, or because GC or the operator says so. (Nomad sends no DEL for an allocation that ended
-// while its agent was away.)
+// Removes what stale attachments hold. An ADD calls this if it needs an address from a full pool,
+// or a host port; GC and the operator's gc call it, too. (Nomad sends no DEL for an allocation that
+// ended while its agent was away.)
 //
 // Stale    An attachment is stale if its namespace is gone, or if a killed command left it
 //          (liveness.h). For a GC with a list of valid attachments every other attachment is stale.
 //          An attachment that a command works on counts as alive.
-// Leases   A file that only reserves its address (ipam/store.h) stays. A lease without a record
-//          whose address no container has (link/liveness.h) is released if it predates the boot.
-//          The operator's gc also releases it if its owner has neither a link of ours nor rules of
-//          the reference plugins.
+// Leases   A file that only reserves its address (ipam/store.h) stays. Of leases without a record,
+//          this releases those from before the boot, unless a container has the address
+//          (link/liveness.h). The operator's gc also releases a lease from this boot, if its owner
+//          has neither a link of ours nor rules of the reference plugins.
 // Records  A void record (state/record_store.h) of an attachment without a link is removed.
 // Errors   None: the report names what cannot be removed.
-// Locks    The lock of a stale attachment is only tried. With a list of valid attachments, the lock
-//          of an attachment that is not in it is waited for.
+// Locks    Only tries the lock of a stale attachment. With a list of valid attachments, waits for
+//          the locks of all others.
 #pragma once
 
 #include <map>
@@ -31,12 +31,12 @@ struct Collection {
   std::string network;   // empty: all networks, for the operator
   std::string data_dir;  // of the leases; empty: the directories that records name, and the default
   std::optional<std::set<AttachmentId>> valid = {};  // spared; nullopt: all that are not stale
-  // Bridge on which host veths of ours are removed that have neither a record nor a valid
+  // On this bridge, host veths of ours are removed if they have neither a record nor a valid
   // attachment.
   std::string bridge = {};
   bool leases = true;
-  // If set, only leases are collected. Names every attachment that has a record, with its data
-  // directory, so that the records are not read again.
+  // If set, Collect() looks at leases only. Has every attachment with a record, and the data
+  // directory that the record names, so that Collect() need not read the records again.
   std::optional<std::map<AttachmentId, std::string>> recorded = {};
 };
 

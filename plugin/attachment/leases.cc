@@ -90,8 +90,8 @@ void RestoreLeases(state::Host& host,
 
 void ReleaseAddresses(const state::Record& record) {
   ReleaseLeases(record.id, record.ipam.data_dir, AddressesOnly(record.ipam.leases));
-  // Uses the config that ADD recorded, because gc has no request. DEL first copies the config of
-  // its request into the record (cni::WithConfigOf).
+  // The config comes from the record, because gc has no request. ADD wrote it there; DEL first
+  // replaces it by the config of its request (cni::WithConfigOf).
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }

@@ -21,15 +21,15 @@ namespace nomad_bridge::attachment {
 // runs DEL of that plugin.
 void ReleaseAddresses(const state::Record& record);
 
-// Compares the time of the lease file with the boot. Returns false if there is no lease.
+// Returns whether the lease file is older than the boot; false if there is no lease.
 [[nodiscard]] bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address);
 
-// Checks that every lease of `record` exists; mode kRepair writes the missing ones. Writes nothing
-// if none is missing, since the disk may be full.
+// Checks that every lease of `record` exists. Mode kRepair writes the missing ones. If none is
+// missing, writes nothing at all, since the disk may be full.
 void CheckLeases(const state::Record& record, Mismatches& mismatches);
-// Writes the leases of all live attachments of `network` whose leases belong in `data_dir`, the
-// directory of `store`. Reads every record, so call it only for a directory that is new or was
-// lost.
+// Writes the leases of the live attachments of `network` into `store`, if their records name
+// `data_dir`, the directory of `store`. Reads every record, so call it only for a directory that is
+// new or was lost.
 void RestoreLeases(state::Host& host,
                    ipam::Store& store,
                    const std::string& network,

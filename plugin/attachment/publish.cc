@@ -38,7 +38,7 @@ std::optional<state::Checkpoint> CommitElements(state::Host& host, const state::
     return std::nullopt;
   }
   rules::Committed committed = rules::Commit(host, record);
-  // After the commit: a stale attachment must not lose the rest if the commit fails.
+  // After the commit: if the commit fails, the stale attachment must keep what it has.
   for (const rules::StaleOwner& owner : committed.stale_owners) {
     RemoveStaleParts(host, owner);
   }
@@ -73,7 +73,7 @@ void CheckRules(state::Host& host, const state::Record& record, Mismatches& mism
   if (rules::ElementsOf(record).empty()) {
     return;  // the kernel may not even have nf_tables
   }
-  // If nothing has changed, CHECK takes no lock: many of them at once wait neither for each other
+  // If no rule has changed, CHECK takes no lock. So many CHECKs at once wait neither for each other
   // nor for an ADD.
   std::optional<state::Checkpoint> checkpoint = rules::FindCurrentCheckpoint(host);
   rules::Depth compared = rules::Depth::kNothing;
@@ -83,8 +83,8 @@ void CheckRules(state::Host& host, const state::Record& record, Mismatches& mism
     checkpoint = std::move(converged.checkpoint);
     compared = converged.depth;
   }
-  // After the tables, whose sets and chains the elements name. Only kEverything has looked for
-  // single elements already.
+  // After the tables, because the elements name their sets and chains. If Converge() compared
+  // kEverything, it has compared single elements already.
   std::vector<Mismatch> lost = compared == rules::Depth::kEverything
                                    ? std::vector<Mismatch>()
                                    : rules::CompareElements(host, record);
@@ -111,8 +111,8 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     }
     const std::optional<FileLock> lock = host.records.TryLock(id);
     if (!lock) {
-      // The command that holds the lock may just have left the sibling's ports to `record`. The
-      // next command then compares everything, and publishes them.
+      // Perhaps the command that holds the lock has just left the sibling's ports to `record`,
+      // which gives them up now. So the next command compares everything, and publishes them.
       rules::UpdateCheckpoint(host, [](state::Checkpoint& now) { now.Expire(); });
     }
     const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;

@@ -1,5 +1,6 @@
-// Puts the rules of an attachment in force, with the consequences for others: stale owners of an
-// address or a port are removed, other firewalls accept our traffic, a sibling gets its ports.
+// Puts the rules of an attachment in force, and does what follows for others: removes stale owners
+// of its addresses and ports, makes other firewalls accept its traffic, and gives a sibling its
+// ports. A sibling is another attachment of the same container.
 //
 // Errors   Those of rules/commit.h. A stale owner that cannot be removed is logged and ignored.
 // Locks    The caller holds the attachment's lock. The locks of stale owners and siblings are only
@@ -12,10 +13,10 @@
 
 namespace nomad_bridge::attachment {
 
-// Commits all elements of `record` in one atomic batch, takes over the elements that a stale
-// attachment has, and removes that attachment. Then sets route_localnet, which the rules keep safe,
-// and deletes stale UDP flows of published ports. With the commit, parts in phase kMaking become
-// live in the record's file.
+// Commits all elements of `record` in one atomic batch. The batch takes over elements that a stale
+// attachment has; then that attachment is removed. With the commit, parts in phase kMaking become
+// live in the record's file. Then sets route_localnet, which is safe only with the rules, and
+// deletes stale UDP flows of published ports.
 void Publish(state::Host& host, const state::Record& record);
 
 // Commits the elements that the bridge port of `record` needs before it has addresses, for an IPAM
@@ -26,8 +27,8 @@ void PublishPort(state::Host& host, const state::Record& record);
 // restores them.
 void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
-// Publishes the ports of `record` for another live attachment of the same container that wants
-// them, too. The rules of `record` must be gone already: until then the ports are taken.
+// Publishes the ports of `record` for a live sibling that wants them, too. The rules of `record`
+// must be gone already: until then the ports are taken.
 void TransferPortsToSibling(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment

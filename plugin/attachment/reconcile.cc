@@ -51,8 +51,8 @@ class Reconciler {
   }
 
  private:
-  // Each step needs the step before: a port needs its bridge, elements name existing links, and
-  // route_localnet is safe only while the rules are in force.
+  // Each step needs the step before it: a port needs its bridge, elements name links that must
+  // exist, and route_localnet is safe only while the rules are in force.
   void CheckOne(const state::Record& record) {
     const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
     CheckOwn(record, FindVeth(record), bridge, mismatches_);
@@ -68,8 +68,8 @@ class Reconciler {
     }
   }
 
-  // The socket unit starts this after each ADD and DEL of ours, too. Records are read only if
-  // somebody else has changed a rule.
+  // The socket unit runs this after every change of rules, also after our own ADDs and DELs. So it
+  // reads records only if somebody else has changed a rule.
   void CheckTables() {
     if (CheckRuleset({}) == Depth::kNothing) {
       return;
@@ -120,8 +120,8 @@ class Reconciler {
     if (!record) {
       return;
     }
-    // Without a live part: a command is at work on the attachment, or a killed command left it for
-    // GC.
+    // If no part is live, a command works on the attachment, or a killed command left it, and GC
+    // removes it.
     if (!record->IsAny(state::Phase::kLive)) {
       if (!host_.records.TryLock(id)) {
         report_.busy.push_back(id);

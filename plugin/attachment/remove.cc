@@ -20,8 +20,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Writes the record if possible: the disk may be full, or a newer release wrote the record. Then
-// the command goes on, although other commands may repair what it removes.
+// Writes the record if possible. If the disk is full, or a newer release wrote the record, the
+// command goes on without it, although other commands may then repair what this one removes.
 void WritePhase(state::Host& host, const state::Record& record) {
   try {
     host.records.Write(record);
@@ -45,8 +45,8 @@ cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
   return removed;
 }
 
-// Returns the elements of `id` in the kernel, and the elements without an owner, which it may
-// share.
+// Returns the elements of `id` in the kernel, and the elements without an owner, because `id` may
+// share them. Returns none if no element belongs to `id`.
 std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id, Dumps& dumps) {
   if (!dumps.elements) {
     dumps.elements = firewall::AllElements(host.nft);
@@ -75,8 +75,8 @@ std::vector<std::string> Remove(state::Host& host,
   // Before anything else: a repair that found the attachment live would restore what is removed
   // here.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
-  // Another IPAM plugin before the link: a DHCP client sends its release over the link, while the
-  // rules still check what it sends.
+  // Another IPAM plugin runs before the link goes: a DHCP client sends its release over the link,
+  // while the rules still check what it sends.
   if (removed.contains(cni::Part::kAddress) && is_delegated) {
     release();
   }
@@ -85,7 +85,7 @@ std::vector<std::string> Remove(state::Host& host,
     failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
   }
   failures.Try("the rules", [&] { rules::RemoveElements(host, record, rest); });
-  // After the rules: a port has one element, so a sibling can get it only once it is free.
+  // After the rules: a port has one element, so a sibling gets the port only once it is free.
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
   }
@@ -98,8 +98,8 @@ std::vector<std::string> Remove(state::Host& host,
     }
     rules::DeleteStaleConntrack(host, record, parts);
   });
-  // After the link: until the link is gone, the container answers for the address, which an ADD may
-  // take as soon as it is released.
+  // After the link: an ADD may take the address as soon as it is released, but the container
+  // answers for the address until its link is gone.
   if (removed.contains(cni::Part::kAddress) && !is_delegated) {
     release();
   }

@@ -1,13 +1,14 @@
-// Removes an attachment, or what is left of it: with or without a record, made by us or by the
-// reference plugins. (collect.h decides which attachments are stale.)
+// Removes an attachment, or what is left of it. It may have no record, and the reference plugins
+// may have made it. (collect.h decides which attachments are stale.)
 //
-// Order    First the record gets the phase leaving, so that nobody repairs what is removed. Then
-//          another IPAM plugin releases the address: it may need the link. Then link, rules,
-//          leases: nothing passes without rules, and an address is released only when nothing leads
-//          to it any more. After the rules, the ports go to a sibling that wants them. The record
-//          goes last, and only if nothing failed, so that the next DEL knows as much.
-// Errors   Unless a function says otherwise, nothing is thrown: failures are returned, one line
-//          each, after everything was tried.
+// Order    First the record gets the phase leaving, so that nobody repairs what is removed. Another
+//          IPAM plugin then releases the address, before the link goes, which the plugin may need.
+//          The link goes before the rules, so that the container never sends without rules. After
+//          the rules, the ports go to a sibling that wants them. Then the leases are released:
+//          nothing leads to the address any more. The record goes last, and only if nothing failed,
+//          so that the next DEL reads in it what is left.
+// Errors   Unless a function says otherwise, it throws nothing. It tries everything, and then
+//          returns one line for each failure.
 // Locks    The caller holds the attachment's lock. The rules' and the leases' locks are taken.
 #pragma once
 
@@ -34,22 +35,22 @@ namespace nomad_bridge::attachment {
 // `rest`. Throws kIncomplete.
 void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest);
 
-// Removes the rules and the link that an earlier ADD of `id` left, in whatever namespace, to make
-// way for a new ADD. The leases and the record stay, so that the new ADD gets the same addresses;
-// `undo` gets a step that removes them. Without a record (`earlier`) the leases are released, too.
-// Throws kIncomplete, or what the kernel refused.
+// Makes way for a new ADD: removes the rules and the link that an earlier ADD of `id` left, in
+// whatever namespace. The leases and the record stay, so that the new ADD gets the same addresses.
+// `undo` gets a step that removes leases and record. If there is no record (`earlier`), releases
+// the leases, too. Throws kIncomplete, or an error of the kernel.
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,
                    const std::string& data_dir,
                    Undo& undo);
 
-// What the kernel holds of attachments without a record. Read once, for a caller that removes
-// several.
+// The kernel's rules and elements, in which attachments without a record are found. They are read
+// once, for a caller that removes several attachments.
 struct Dumps {
   explicit Dumps(nft::Socket& socket) : reference_rules(socket) {}
 
-  std::optional<std::vector<nft::Element>> elements = std::nullopt;  // of our tables, once needed
+  std::optional<std::vector<nft::Element>> elements = std::nullopt;  // of our tables; lazily read
   takeover::RuleDumps reference_rules;
 };
 

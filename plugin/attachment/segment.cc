@@ -31,8 +31,8 @@ std::vector<state::Record> CheckPorts(state::Host& host,
     if (!veth || veth->master == bridge.index) {
       continue;
     }
-    // Kept apart from `mismatches`: if a DEL removes the link meanwhile, its mismatch stays
-    // unrepaired, and the CHECK of another attachment must not fail for it.
+    // Kept apart from `mismatches`: if a DEL removes the link meanwhile, the mismatch of this port
+    // cannot be repaired. The CHECK of another attachment must not fail because of it.
     Mismatches of_port(mismatches.mode());
     try {
       link::CheckHostVeth(host, record, veth, bridge, of_port);
@@ -114,7 +114,7 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
     rules::CheckBridgeNetfilter(host, *bridge, record, mismatches);
   }
   if (bridge && mismatches.is_repairing()) {
-    // After the bridge has its addresses: packets from the ports are for the gateway.
+    // Only once the bridge has its addresses: the ports send to the gateway as soon as they are in.
     CheckNewBridge(host, *bridge, record, mismatches);
   }
   return bridge;

@@ -17,8 +17,8 @@
 
 namespace nomad_bridge::attachment {
 
-// Returns a key that is the same for attachments that share all that CheckSegment() and
-// rules::CheckLocalhost() look at.
+// Returns a key for all that CheckSegment() and rules::CheckLocalhost() look at. Attachments that
+// share all of it have the same key.
 [[nodiscard]] std::string SegmentKey(const state::Record& record);
 
 // Returns the bridge; nullopt if `record` has none, or if the bridge is missing and is not created.

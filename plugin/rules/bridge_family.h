@@ -1,8 +1,8 @@
-// The config keys that need the bridge family of nf_tables: sourceCheck, and ingressPolicy
-// isolated.
+// Handles the config keys that need the bridge family of nf_tables, if the kernel lacks it. Drops
+// such a key if it is only a default (sourceCheck), and refuses it if the config requests it
+// (sourceCheck, ingressPolicy isolated).
 //
-// Errors  kUnsupportedField if the config requests one of them and the kernel lacks the family;
-//         kKernel.
+// Errors  kUnsupportedField if the config itself requests such a key; kKernel.
 #pragma once
 
 #include "plugin/config/config.h"
@@ -10,7 +10,7 @@
 
 namespace nomad_bridge::rules {
 
-// Returns `config` without defaults that this kernel cannot provide, and names them on stderr.
+// Returns `config` without the defaults that this kernel cannot provide. Names these on stderr.
 [[nodiscard]] config::Config WithPossibleChecks(config::Config config, state::Host& host);
 
 }  // namespace nomad_bridge::rules

@@ -22,15 +22,16 @@ bool HandsOver(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
-// Returns whether policies may refuse something to `record` and the kernel lacks the bridge family,
-// whose table keeps link-local addresses from being a way around policies.
+// Returns whether policies may refuse something to `record`, and the kernel lacks the bridge
+// family. With that family, our table keeps packets with link-local addresses from bypassing
+// policies.
 bool LacksBridgeFamily(state::Host& host, const state::Record& record) {
   return JudgementOf(record, host.policy.Program()).MayRefuse() &&
          !firewall::HasBridgeFamily(host.nft);
 }
 
 // Returns why policies do not see the traffic of `record` on `bridge`, if only the operator can
-// change that: we load no kernel module, and set no flag on a bridge that carries others' packets.
+// change that. We load no kernel module, and set no flag on a bridge that others made.
 std::optional<Mismatch> FindUnseen(state::Host& host,
                                    const rtnl::Link& bridge,
                                    const state::Record& record) {
@@ -95,7 +96,7 @@ std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record
   return bridges;
 }
 
-// Returns a key: attachments of our bridges with the same key have the same mismatches.
+// Attachments of our bridges with the same key have the same mismatches.
 std::string KeyOf(state::Host& host, const state::Record& record) {
   return Cat(record.link.bridge, ' ', KindOf(JudgementOf(record, host.policy.Program())));
 }

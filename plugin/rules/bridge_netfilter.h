@@ -1,10 +1,10 @@
-// Checks whether policies see the traffic between two ports of a bridge. It passes the forward hook
-// of nf_tables only if the bridge hands it over, by its own flags or by the sysctls of
-// br_netfilter.
+// Checks whether policies see the traffic between two ports of a bridge. This traffic passes the
+// forward hook of nf_tables only if the bridge hands it over. The bridge's own flags, or the
+// sysctls of br_netfilter, make the bridge do so.
 //
-// Flags   On a bridge of ours the flags are turned on while policies are in force, whatever the
-//         sysctls say, and stay on. On any other bridge the operator decides: with the flags,
-//         others' packets on that bridge would pass through all rules of the node.
+// Flags   While policies are in force, the flags of a bridge of ours are turned on, whatever the
+//         sysctls say. They stay on afterwards. On any other bridge the operator decides: with the
+//         flags, packets of others on that bridge would pass through all rules of the node.
 #pragma once
 
 #include <optional>
@@ -24,21 +24,21 @@ void CheckBridgeNetfilter(state::Host& host,
                           const state::Record& record,
                           Mismatches& mismatches);
 
-// Throws for a mismatch that CheckBridgeNetfilter() cannot repair: kKernel on a bridge of ours,
-// kConflict on any other. An attachment that policies apply to is not made where they would not see
-// its traffic.
+// Throws if there is a mismatch that CheckBridgeNetfilter() cannot repair: kKernel on a bridge of
+// ours, kConflict on any other. So nobody creates an attachment that policies apply to but whose
+// traffic they do not see.
 void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record);
 
-// Finds traffic with VLAN tags (vlanTrunk): it is not handed over to nf_tables, so nothing judges
-// it.
+// Returns a mismatch if policies apply to `record`, and it may send VLAN tags (vlanTrunk). A bridge
+// does not hand over tagged traffic to nf_tables, so no policy sees it.
 [[nodiscard]] std::optional<Mismatch> FindTaggedTraffic(state::Host& host,
                                                         const state::Record& record);
 
 // Returns what CheckBridgeNetfilter() and FindTaggedTraffic() find for `records`, once per bridge.
-// Includes bridges of another plugin whose attachments only have our rules. For people: refuses
-// nothing.
+// Includes bridges of another plugin, if their attachments have only rules of ours. Only informs
+// people, and refuses nothing.
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                                       const std::vector<state::Record>& records);
 

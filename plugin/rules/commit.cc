@@ -50,9 +50,9 @@ std::vector<nft::Element> ElementsBut(const state::Record& record, const state::
   return elements;
 }
 
-// Returns the shared elements that `other` needs. A part in phase kLeaving needs them until its DEL
-// has removed the part's own elements, under the rules' lock. So the last of several concurrent
-// DELs finds that nobody needs the shared elements.
+// Returns the shared elements that `other` needs. A DEL removes the own elements of a part under
+// the rules' lock. Until then, a part in phase kLeaving still needs the shared elements. So of
+// several concurrent DELs, the last one finds that no attachment needs them.
 std::vector<nft::Element> ElementsNeededBy(state::Host& host, const state::Record& other) {
   state::Record rest = other;
   std::erase_if(rest.parts, [](const auto& part) { return part.second == state::Phase::kLeaving; });
@@ -80,7 +80,8 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
   };
   if (!shared.empty()) {
-    // The own network first: usually that record needs the same elements, and no other is read.
+    // Looks in the own network first: usually a record there needs the same elements, and then no
+    // other record is read.
     keep_for(host.records.FindNeighbour(gone));
   }
   if (shared.empty()) {
@@ -109,8 +110,8 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
 // Plans and commits the change for one attachment, again until it is in force or is refused.
 class Transaction {
  public:
-  // Converges first: what others have removed is back even if this attachment is refused, and a
-  // port whose element somebody flushed does not count as free.
+  // Converges first. So what others have removed is restored even if this attachment is refused,
+  // and a port does not count as free only because somebody flushed its element.
   Transaction(state::Host& host, const state::Record& record)
       : host_(host), record_(record), change_{.add = ElementsOf(record.Finished().OnlyLive())} {
     ConvergeAgain();
@@ -121,8 +122,8 @@ class Transaction {
 
   // Tries to commit at `generation` of the ruleset. Returns false if it has to be tried again.
   [[nodiscard]] bool Try(std::uint32_t generation) {
-    // Somebody has changed a rule since. What they removed of ours is restored in a batch of its
-    // own, so that it stays even if our change is refused.
+    // If somebody has changed a rule since, first restores what they removed of ours. The repair is
+    // a batch of its own, so that it stays even if our change is refused.
     if (generation != checkpoint_.generation) {
       ConvergeAgain();
     }
@@ -156,8 +157,8 @@ class Transaction {
     }
   }
 
-  // The kernel refuses a change that names a missing set or chain: the checkpoint is wrong about
-  // our tables. Compares everything, once; the second time throws `refusal`.
+  // The kernel refuses a change that names a missing set or chain: then the checkpoint is wrong
+  // about our tables. The first call compares everything; the second call throws `refusal`.
   void CompareEverything(const Error& refusal) {
     if (std::exchange(is_everything_compared_, true)) {
       throw Error(refusal);
@@ -178,7 +179,7 @@ class Transaction {
 
   void Finish(std::uint32_t generation) {
     // Still under the rules' lock: otherwise a command could find the elements in force while the
-    // record says kMaking, and take them for what a killed command left.
+    // record says kMaking, and conclude that a killed command left them.
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }

@@ -24,11 +24,12 @@ struct Committed {
 // their owners are returned, for the caller to remove.
 [[nodiscard]] Committed Commit(state::Host& host, const state::Record& record);
 
-// Removes the elements that `record` has and `rest`, the parts that stay, does not need. Also
-// removes elements that all attachments behind an interface share, if nobody needs them any more.
+// Removes the elements of `record`, except those that `rest` needs: `rest` has the parts that stay.
+// Also removes elements that all attachments behind an interface share, if no attachment needs them
+// any more.
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);
-// Removes those of `elements` that have an owner and still belong to it. `gone`: the attachment
-// that is being removed; then shared elements that no other attachment needs are removed, too.
+// Removes those of `elements` that have an owner and still belong to it. If `gone` names the
+// attachment that is being removed, also removes shared elements that no other attachment needs.
 void RemoveElements(state::Host& host,
                     const std::vector<nft::Element>& elements,
                     const AttachmentId* gone = nullptr);

@@ -47,9 +47,9 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                      conflict.present.comment));
 }
 
-// Returns whether a container still has the address that `element` leads to, although the element's
-// owner has no record. If that container is gone, the address may by now belong to `record`, or to
-// a third attachment.
+// For an element whose owner has no record: returns whether the owner's container still has the
+// address that `element` leads to. If that container is gone, the address may belong to `record` or
+// to a third attachment now.
 bool IsHeld(state::Host& host, const state::Record& record, const nft::Element& element) {
   const std::optional<Ip> address = AddressOf(element);
   if (!address || Contains(AddressesOnly(record.ipam.addresses), *address)) {
@@ -60,17 +60,17 @@ bool IsHeld(state::Host& host, const state::Record& record, const nft::Element& 
          link::HeldAddresses(host).Contains(*address);
 }
 
-// Returns the owner of the conflicting element if it is stale: its attachment is gone, or a killed
-// command left that part of it. Throws if it is alive. Returns nullopt if it is stale but has no
-// record.
+// Returns the owner of the conflicting element if the owner is stale: it is gone, or a killed
+// command left the part that has the element. Throws if the owner is alive. Returns nullopt if the
+// owner is stale but has no record.
 std::optional<StaleOwner> RequireStale(state::Host& host,
                                        const state::Record& record,
                                        const firewall::Conflict& conflict) {
   const std::string owner_key(conflict.present.owner());
   std::optional<state::Record> owner = host.records.FindOwner(owner_key);
   if (!owner) {
-    // An element without a comment is not ours. If our attachment is live, the key was ours before,
-    // so the element is overwritten.
+    // An element without a comment is from somebody else. If our attachment is live already, the
+    // key was ours before, so our element replaces that one.
     if (owner_key.empty() && !record.IsAny(state::Phase::kMaking)) {
       return std::nullopt;
     }

@@ -31,28 +31,28 @@ struct Resolution {
   std::optional<StaleOwner> stale_owner;  // only if it has a record
 };
 
-// Changes `change`, for `record`, so that it no longer conflicts. A port that another attachment of
-// the same container has stays there. Elements of a stale owner are taken over in the same batch,
-// and all its other elements removed.
+// Edits `change`, the change for `record`, so that `conflict` is resolved. If a sibling has the
+// port, the port stays with the sibling. If the owner is stale, the batch takes over its
+// conflicting elements and removes all its others.
 [[nodiscard]] Resolution ResolveConflict(state::Host& host,
                                          const state::Record& record,
                                          const firewall::Conflict& conflict,
                                          firewall::Change& change);
 
-// Finds another attachment's element that publishes a port on one address of the node while
-// `change` publishes it on all addresses, or the other way round. The kernel keeps the two in
-// different maps, so one would silently take over a part of the other's port. `published_on`: the
-// host addresses to look up (Checkpoint::published_on); nullopt among them stands for all
-// addresses.
+// Finds an overlap: another attachment publishes a port on one address of the node, and `change`
+// publishes the same port on all addresses, or the other way round. The two elements are in
+// different maps, so the kernel sees no conflict, and one attachment would silently get a part of
+// the other's port. `published_on` has the host addresses to look up (Checkpoint::published_on);
+// nullopt in it means all addresses.
 [[nodiscard]] std::optional<firewall::Conflict> FindOverlap(
     state::Host& host,
     const firewall::Change& change,
     const std::vector<std::optional<Ip>>& published_on);
 
-// Finds the live attachment that keeps `present`, a published port in the kernel, although
-// `record`, of the same container, wants it, too. A runtime publishes a container's ports in every
-// network the container is in (podman does). The port stays with the attachment that has it until
-// that attachment is removed.
+// Finds the sibling of `record` that owns `present`, a published port in the kernel. A sibling is
+// another live attachment of the same container. Some runtimes (podman) publish a container's ports
+// in each of its networks, so siblings want the same port. The first one keeps it until it is
+// removed.
 [[nodiscard]] std::optional<state::Record> FindSibling(state::Host& host,
                                                        const state::Record& record,
                                                        const nft::Element& present);

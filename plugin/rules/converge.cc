@@ -41,8 +41,8 @@ bool IsWithSibling(state::Host& host, const state::Record& record, const nft::El
   return present && FindSibling(host, record, *present);
 }
 
-// Returns whether this release, with the policies in force, wants the tables that `checkpoint`
-// describes.
+// Returns whether `checkpoint` describes the tables that this release wants, with the policies in
+// force.
 bool IsOfThisRelease(const state::Checkpoint& checkpoint, const policy::Program& program) {
   return checkpoint.tables_revision == kTablesRevision &&
          checkpoint.policy_revision == program.Revision();
@@ -59,7 +59,7 @@ class Convergence {
         desired_(host, state::HostVethNames(scope.valid), scope.listed) {}
 
   [[nodiscard]] Converged Run() {
-    // A node without networks of ours stays without tables: GC and reconcile make none.
+    // If the node has no network of ours, GC and reconcile make no tables.
     if (scope_.at_least == Depth::kEverything && desired_->records().empty() &&
         !host_.nft.FindTable(firewall::TableId())) {
       return {.checkpoint = std::move(checkpoint_), .depth = Depth::kEverything};
@@ -118,9 +118,9 @@ class Convergence {
                : Depth::kEverything;
   }
 
-  // Returns false if elements are missing, too, so that everything has to be compared. Others
-  // change rules of their own before nearly every ADD. Then the hashes show that our rules are
-  // unchanged; describing the rules would take longer than the rest of the ADD.
+  // Returns false if elements are missing, too, so that everything has to be compared. Before
+  // nearly every ADD, others change rules of their own. The hashes then show that our rules are
+  // unchanged. To describe our rules and compare them would take longer than the rest of the ADD.
   bool CompareTables() {
     if (HashesOfRules() == checkpoint_.rules_hashes && CompareStaticRules()) {
       return true;
@@ -150,8 +150,8 @@ class Convergence {
   }
 
   void CompareEverything() {
-    // Policies that are damaged or lost may still be in the kernel. Tables made without these
-    // policies would let in what they refuse, so everything stays as it is.
+    // If the file of the policies is damaged or lost, the kernel may still have them. Tables made
+    // without these policies would let in what they refuse, so this throws and changes nothing.
     RequireReadPolicies(host_);
     hooks_ = HooksOf(*desired_, mark_bit_);
     if (scope_.added != nullptr) {
@@ -190,9 +190,10 @@ class Convergence {
   void Take(firewall::Compared compared) {
     const bool is_repaired = mismatches_.is_repairing() && !compared.mismatches.empty();
     mismatches_.AddAll(std::move(compared.mismatches));
-    // After the rules are restored: before, a packet would begin the same flow again. Flows that
-    // began while the rules were away would go on untranslated. If nobody has changed a rule, they
-    // were not away, and no flow ends only because other policies are applied.
+    // Flows that began while the rules were away would go on untranslated, so they are deleted now.
+    // If they were deleted before the rules are back, the next packet would begin the same flow
+    // again. If nobody has changed a rule, the rules were not away, so no flow ends only because
+    // other policies are applied.
     if (is_repaired && !is_quiet_) {
       DeleteUntranslatedConntrack(host_, desired_->records());
     }

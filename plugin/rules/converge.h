@@ -1,7 +1,7 @@
-// Compares the node's ruleset with what live attachments should have, and repairs it. All checks of
-// rules end here.
+// Compares the node's ruleset with what live attachments should have, and repairs it. Every check
+// of rules calls this code.
 //
-// Depth   One place decides how much is compared, from the checkpoint and the caller's scope.
+// Depth   One place decides how much is compared. It uses the checkpoint and the caller's scope.
 // Atomic  A repair is a batch of its own, committed before the caller's change: it stays even if
 //         that change is refused.
 // Errors  kConflict if another network on the node uses another acceptMarkBit; kKernel; kTryAgain.
@@ -24,9 +24,9 @@ namespace nomad_bridge::rules {
 enum class Depth {
   // Nobody has changed a rule since our last commit.
   kNothing,
-  // Somebody has changed a rule. Compares the static rules and, if the hashes of our rules differ,
-  // also tables, sets and chains: the same work with any number of attachments. Single elements are
-  // left to the CHECK of their owner.
+  // Somebody has changed a rule. Compares the static rules. If the hashes of our rules differ, also
+  // compares tables, sets and chains. This is the same work with any number of attachments. Single
+  // elements are compared by the CHECK of their owner.
   kTables,
   // Compares elements, too, and removes what is left over. Needed if a table of ours was lost or
   // replaced, or if this release or the policies in force want other tables.
@@ -52,11 +52,11 @@ struct Converged {
 // The caller holds the rules' lock.
 Converged Converge(state::Host& host, const RulesetScope& scope, Mismatches& mismatches);
 
-// Makes the chains that `program` has for `judged`, before the elements that lead to these chains.
-// While the kernel commits, a packet may find an element of the new generation but run the rules of
-// the previous one. A chain made in the same commit has no rules there, and would let the packet
-// pass. Does nothing if others have changed the rules meanwhile. The caller holds the rules' lock,
-// and converges next.
+// Makes the chains that `program` has for `judged`, in a commit of their own before the commit of
+// the elements that lead to them. While the kernel commits, a packet may find an element of the new
+// generation, but run the chain's rules of the previous generation. In that generation a new chain
+// has no rules, and would let the packet pass. Does nothing if others have changed the rules
+// meanwhile. The caller holds the rules' lock, and calls Converge() next.
 void MakeChainsAhead(state::Host& host,
                      const policy::Program& program,
                      const std::vector<state::Record>& judged);
@@ -76,7 +76,7 @@ void UpdateCheckpoint(state::Host& host, const std::function<void(state::Checkpo
 // Writes the checkpoint. The caller holds the rules' lock.
 void SaveCheckpoint(state::Host& host, const state::Checkpoint& checkpoint);
 
-// Adds the host addresses on which `record` publishes ports.
+// Adds to the checkpoint the host addresses on which `record` publishes ports.
 void NotePublished(const state::Record& record, state::Checkpoint& checkpoint);
 
 }  // namespace nomad_bridge::rules

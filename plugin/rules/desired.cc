@@ -33,8 +33,8 @@ DesiredState::DesiredState(state::Host& host,
 
 void DesiredState::Add(state::Record record, bool is_alive) {
   const std::string owner = state::HostVethName(record.id);
-  // A stale attachment keeps its elements until it is collected: only its lock tells it from an
-  // attachment that is just being added.
+  // A stale attachment keeps its elements until Collect() removes it. Without its lock, nobody can
+  // tell it from an attachment that is just being added.
   Explained& explained = recorded_[owner];
   explained.all = !is_alive;
   for (const auto& [part, phase] : record.parts) {
@@ -71,15 +71,15 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
   return found != address_owners_.end() && found->second != element.owner();
 }
 
-// Returns whether a container uses the element's address or interface. Needed if its record was
-// lost and another plugin made its link: then no link has the owner's name.
+// Returns whether a container uses the element's address or interface. This finds a container whose
+// record was lost and whose link another plugin made: no link has the owner's name then.
 bool DesiredState::IsOfAContainer(const nft::Element& element) const {
   const std::optional<Ip> address = AddressOf(element);
   const std::optional<std::string> ifname = FindIfname(element);
   return (address && held_.Contains(*address)) || (ifname && host_.net.FindLink(*ifname));
 }
 
-// Returns whether an attachment needs the shared element, be its record lost or not.
+// Returns whether an attachment needs the shared element, even if the attachment's record was lost.
 bool DesiredState::IsShared(const nft::Element& element) const {
   const std::optional<std::string> ifname = FindIfname(element);
   if (!ifname || Contains(shared_, element)) {
@@ -92,8 +92,8 @@ bool DesiredState::IsShared(const nft::Element& element) const {
   return link::HasUnrecordedPort(host_.net, *ifname, recorded) || LeadsToUnrecorded(*ifname);
 }
 
-// Returns whether a container is behind `ifname` that another plugin attached, and whose record was
-// lost.
+// Returns whether a container is behind `ifname` whose record was lost, and which another plugin
+// attached.
 bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
   const std::optional<rtnl::Link> link = host_.net.FindLink(ifname);
   if (!link) {
@@ -111,8 +111,9 @@ bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
   });
 }
 
-// Elements of a part that is being made or removed belong to the command at work, or to the next
-// command that finds it killed. Elements of a stale attachment are removed when it is reclaimed.
+// If a part is being made or removed, the command at work removes its elements, or if that command
+// was killed, the next command does. Elements of a stale attachment stay until Collect() removes
+// it.
 bool DesiredState::MayStay(const nft::Element& element) const {
   if (element.comment.empty()) {
     return !IsInList(element) && IsShared(element);

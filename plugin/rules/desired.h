@@ -1,7 +1,8 @@
 // The elements that live attachments of the node should have in our table, and which other elements
 // may stay. Reads all records.
 //
-// Lives   under one hold of the rules' lock: parts become live, and stop being live, only under it.
+// Lives   while the caller holds the rules' lock: without it, parts may become live or stop being
+//         live.
 // Errors  kKernel, kIo.
 #pragma once
 
@@ -22,8 +23,8 @@ namespace nomad_bridge::rules {
 
 class DesiredState {
  public:
-  // Elements of owners among `kept_owners` stay even without a record. With `listed`, the kernel is
-  // not asked for each attachment's link.
+  // Elements of `kept_owners` stay, even if an owner has no record. `listed` saves asking the
+  // kernel for the link of each attachment.
   DesiredState(state::Host& host,
                std::set<std::string> kept_owners,
                const link::ListedVeths* listed);

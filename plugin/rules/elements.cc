@@ -159,8 +159,8 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
     Append(elements, PolicyElements(record, comment));
     Append(elements, ComesByElements(record, comment));
   }
-  // Interface elements come last, and only beside others: without an element of the attachment
-  // itself no rule would match by them.
+  // Interface elements come last, and only if the attachment has elements of its own. Without
+  // those, no rule would use the interface elements.
   if (elements.empty()) {
     return {};
   }

@@ -52,8 +52,8 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& 
     if (!link) {
       continue;  // the check of the link reports it
     }
-    // The filter before the setting: with the setting alone, and the rules flushed, containers
-    // would reach what listens on the node's 127.0.0.1.
+    // The filter comes before the setting. With only the setting, after a flush of the rules,
+    // containers would reach what listens on the node's 127.0.0.1.
     if (host.net.LacksLocalhostFilter(*link)) {
       mismatches.Add(
           {Mismatch::Area::kLocalhost,

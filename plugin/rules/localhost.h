@@ -2,7 +2,7 @@
 // answers come back.
 //
 // Order   Call it after the rules are in force: the chain localhost_guard protects the node from
-//         misuse of route_localnet. While the rules are flushed, a tc filter does.
+//         misuse of route_localnet. While the rules are flushed, a tc filter protects the node.
 // Errors  kKernel, kIo.
 #pragma once
 

@@ -59,7 +59,7 @@ std::vector<firewall::SetRow> Shapes() {
           {kPrefixes, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
 }
 
-// Judges new connections alone: conntrack knows the established ones, which go on.
+// Judges only new connections. Conntrack knows the established ones, and they go on.
 nft::Chain Admission(const char* name, Point point, const char* judge) {
   return {.name = name,
           .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
@@ -67,8 +67,9 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
               // ct state invalid,new,untracked goto <judge>
               nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked | nft::kCtInvalid).Goto(judge),
               // tcp flags syn / syn,ack goto <judge>
-              // Conntrack may take a SYN for part of an old connection with the same ports, which a
-              // packet that looked like an answer may have created. So every SYN is judged.
+              // Conntrack may take a SYN for part of an old connection with the same ports. A
+              // packet that looked like an answer may have created that connection. So every SYN
+              // is judged.
               nft::Rule().TcpBegins().Goto(judge),
               // ct mark 0x6e626375 goto refuse
               nft::Rule().CtMark(kCutMark).Goto(kRefuse),
@@ -76,7 +77,7 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
 }
 
 // Returns the rules for packets that are not judged. Neighbour discovery and multicast listener
-// messages pass: without them no address is found, so refusing them would refuse everything.
+// messages pass. Without them nobody finds an address, so to refuse them is to refuse everything.
 // Conntrack never tracks them.
 std::vector<nft::Rule> Exceptions() {
   const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
@@ -90,8 +91,8 @@ std::vector<nft::Rule> Exceptions() {
   };
 }
 
-// A packet that belongs to no connection must not pass as the beginning of one, either: a FIN scan
-// would find open ports.
+// Drops packets that belong to no connection. They must not pass as the beginning of one, because a
+// FIN scan would find open ports.
 nft::Chain Unknown() {
   nft::Chain chain = {.name = kUnknown};
   for (const Family family : kFamilies) {
@@ -120,8 +121,8 @@ nft::Chain JudgeToNode() {
   return chain;
 }
 
-// Drops packets that borrow an allocation's address: a machine elsewhere that uses the address
-// would be judged by the allocation's labels.
+// Drops packets that borrow an allocation's address. Otherwise policies would judge a machine
+// elsewhere that uses the address by the allocation's labels.
 std::vector<nft::Rule> DropBorrowed() {
   std::vector<nft::Rule> rules;
   rules.reserve(kFamilies.size());
@@ -136,8 +137,8 @@ std::vector<nft::Rule> DropBorrowed() {
   return rules;
 }
 
-// The maps come as early as possible: while policies are switched, a packet that has passed the
-// first rules and not yet the maps finds the new chains empty.
+// The rules with the maps come as early as possible. If policies are switched while a packet is
+// between the first rule and the maps, the packet finds the new chains empty.
 nft::Chain Judge() {
   nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
   // tcp flags & (syn | ack) != syn jump goes_on
@@ -151,9 +152,9 @@ nft::Chain Judge() {
   return chain;
 }
 
-// TCP of a connection that conntrack does not know: it began before the bridge handed its packets
-// over, or it was cut or forgotten. The ports show who opened it. If they do not, policies must
-// allow the connection in either direction.
+// Judges a TCP packet of a connection that conntrack does not know: the connection began before the
+// bridge handed its packets over, or it was cut or forgotten. The ports show who opened it. If they
+// do not, policies must allow the connection in both directions.
 nft::Chain GoesOn() {
   constexpr std::uint16_t kFirstOfClients = conntrack::kFirstClientPort;
   constexpr std::uint16_t kLastOfServers = kFirstOfClients - 1;
@@ -186,10 +187,10 @@ nft::Chain Answers() {
 }
 
 // TCP is refused with a reset. An ICMP error would arrive while connect(2) still holds its socket,
-// and would be noticed only with the next SYN, a second later. Conntrack does not translate the
-// source of a reset that the kernel sends to a bridge port. So the destination of the SYN is first
-// set back to where the client sent it, and the reset comes from there. The same holds for an
-// answer of a connection that was cut.
+// so the client would notice it only with its next SYN, a second later. Conntrack does not
+// translate the source of a reset that the kernel sends to a bridge port. So the rule first sets
+// the SYN's destination back to the address that the client used, and the reset comes from that
+// address. The rule does the same for an answer of a connection that was cut.
 nft::Chain Refuse() {
   nft::Chain chain = {.name = kRefuse};
   for (const nft::Rule::Way way : {nft::Rule::Way::kOriginal, nft::Rule::Way::kReply}) {

@@ -1,6 +1,6 @@
-// Decides which packets policies judge: base chains that lead from an allocation's address to the
-// chain of its policies (policy_tables.h), and what the allocation's bridge port lets through at
-// all.
+// Decides which packets policies judge. Its base chains lead from an allocation's address to the
+// chain of its policies (policy_tables.h). It also decides which packets pass the allocation's
+// bridge port at all.
 //
 // Source  docs/rules.md
 #pragma once
@@ -12,15 +12,15 @@
 
 namespace nomad_bridge::rules {
 
-// Names of maps and sets, without the digit of their family. Maps: from an address to the chain of
-// what reaches it, and of what it sends; the same for packets that are judged as answers, with
-// source and destination exchanged.
+// Names of maps and sets, without the digit of their family. The first two maps lead from an
+// address to the chain that judges what reaches it, and to the chain that judges what it sends. The
+// other two are for packets that are judged as answers: source and destination are exchanged.
 constexpr std::string_view kPolicyIn = "in";
 constexpr std::string_view kPolicyOut = "out";
 constexpr std::string_view kAnswersIn = "in_answers";
 constexpr std::string_view kAnswersOut = "out_answers";
-// Sets: addresses to or from which some policy refuses something; each allocation's addresses with
-// the interfaces that its packets come in by.
+// The first set has the addresses to or from which some policy refuses something. The second has
+// each address of an allocation with each interface by which its packets come in.
 constexpr std::string_view kJudged = "judged";
 constexpr std::string_view kComesBy = "comes_by";
 // Prefixes of the names of sets made for policies: the allocations that a selector selects, and a
@@ -47,7 +47,7 @@ constexpr std::uint32_t kMaxFlows = 4096;
 constexpr std::uint64_t kFlowTimeoutMs = 3'600'000;  // after the last packet
 
 // The conntrack mark of connections that `policy apply -cut` has ended. Without the mark, the
-// server's next packet would begin the connection anew, the other way round.
+// server's next packet would begin a new connection, from the server to the client.
 constexpr std::uint32_t kCutMark = 0x6e626375;
 
 // The base chains, which judge only new connections, and the maps.

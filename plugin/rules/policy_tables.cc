@@ -234,7 +234,8 @@ void RequirePolicies(const config::RulesConfig& rules,
   }
 }
 
-// Named by what an attachment has, not by its labels: jobs that policies treat alike share chains.
+// The name comes from what policies give an attachment, not from its labels. So jobs that policies
+// treat alike share chains.
 std::string KindOf(const policy::Judgement& judgement) {
   if (judgement == policy::Judgement()) {
     return {};
@@ -322,8 +323,9 @@ std::vector<nft::Element> ListElements(const policy::Program& program) {
     for (const Cidr& prefix : prefixes) {
       const std::string set = SetFor(kPrefixes, prefix.address.family(), name);
       elements.push_back({.set = set, .key = firewall::AddressKey(prefix.Network())});
-      // The end is needed even if the next prefix begins there: the kernel refuses a beginning
-      // after a beginning. Unspecified: the prefix includes the last address there is.
+      // The end is needed even if the next prefix begins there, because the kernel refuses two
+      // beginnings in a row. If the end is unspecified, the prefix includes the last address of
+      // all.
       if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
         elements.push_back({.set = set, .key = firewall::AddressKey(end), .ends_interval = true});
       }

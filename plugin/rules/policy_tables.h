@@ -1,6 +1,6 @@
-// Policies in nf_tables: the chains that judge a new connection (the chains of policy_admission.h
-// lead to them), the sets of allocations that they look up, and the elements that an attachment has
-// in both.
+// Policies in nf_tables: chains that judge a new connection, sets of allocations that these chains
+// look up, and the elements of an attachment: in these sets, and in the maps that lead to the
+// chains. (The chains of policy_admission.h look up the maps.)
 //
 // Shapes  Everything is in table inet nomad-bridge. Maps in4, in6, out4, out6 lead from an
 //         allocation's address to the chain of what reaches the allocation, and of what it sends;
@@ -27,9 +27,9 @@
 
 namespace nomad_bridge::rules {
 
-// Returns why the policies in force cannot be read. Their file may be gone while the checkpoint or
-// the kernel still has policies: what these refuse must not be let in. Asks the kernel only if
-// there is no file.
+// Returns why the policies in force cannot be read; nullopt if they can, or if there are none. If
+// the file is gone, but the checkpoint or the kernel still has policies, what these refuse must not
+// be let in. Asks the kernel only if there is no file.
 [[nodiscard]] std::optional<Error> FindUnreadPolicies(state::Host& host);
 // Throws what FindUnreadPolicies() returns.
 void RequireReadPolicies(state::Host& host);
@@ -61,8 +61,8 @@ void AddPolicies(const policy::Program& program,
                  const std::string& created,
                  nft::Table& table);
 
-// Returns what `workload` needs besides what has been there since the policies of `program` were
-// put in force: the chains of its kind, and the sets that it is a member of.
+// Returns what the first workload of a kind adds to the tables of `program`: the chains of the
+// kind, and the sets that `workload` is a member of.
 [[nodiscard]] nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload);
 
 // Returns the elements of `record`, which has been judged, each with `comment`.

@@ -16,7 +16,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Asks what the rules ask, too ("fib daddr type local"): an address routed to lo is local.
+// Uses the same test as the rules ("fib daddr type local"): an address routed to lo is local.
 void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
   std::map<Ip, bool> is_local;
   for (const portmap::DnatEntry& port : record.rules.ports) {
@@ -83,7 +83,8 @@ std::vector<std::string> FindForwardingOff(state::Host& host, const state::Recor
     const bool has_port = std::ranges::any_of(
         record.rules.ports,
         [&](const portmap::DnatEntry& port) { return port.container_ip.family() == family; });
-    // Only the node's setting: while it is off, the settings of single links say nothing.
+    // Asks only for the node's setting: while it is off, the settings of single links do not
+    // matter.
     if (has_port && !host.net.ForwardsAll(family)) {
       settings.emplace_back(link::ForwardingOf(family));
     }

@@ -1,8 +1,9 @@
-// Warns on stderr, when a port is published, of what an operator may not expect. These are no
-// errors: an address may come later, and podman itself listens on the ports that it publishes.
+// When a port is published, warns on stderr of three things that an operator may not expect. They
+// are no errors: an address may come later, and podman itself listens on the ports that it
+// publishes.
 //
 //   - The node does not have the host address, so the port does not answer.
-//   - A process of the node listens on the port, and gets nothing there any more.
+//   - A process of the node listens on the port, but gets no packets there any more.
 //   - The node does not forward: forwarding is turned on only for bridges with a gateway of ours.
 //
 // Cost    One request per host address; two lists of sockets per protocol (netlink/sockets).

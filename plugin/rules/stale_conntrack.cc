@@ -85,7 +85,8 @@ class FlowList {
 
 }  // namespace
 
-// Deletes both directions: of a translated flow, only the answer has the container's address.
+// Deletes both directions, because in a translated flow only the answer has the container's
+// address.
 void DeleteStaleConntrackOf(state::Host& host, const Ip& address) {
   FlowList flows(host);
   flows.AddFrom(address, Which::kAll);

@@ -54,8 +54,8 @@ std::vector<nft::TableId> NodeTableIds(bool has_port_filter) {
   return ids;
 }
 
-// Sets named "sel4-1f2e..." and "adr6-..." are made for policies: the name before the hyphen has
-// the row.
+// Sets named "sel4-1f2e..." and "adr6-..." are made for policies. The part of the name before the
+// hyphen selects the row.
 const firewall::OwnSet* FindSet(const nft::Element& element) {
   static const std::vector<firewall::OwnSet> kSets = AllSets();
   const std::string_view name = std::string_view(element.set).substr(0, element.set.find('-'));

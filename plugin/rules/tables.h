@@ -29,8 +29,8 @@ struct NodePolicies {
 // tests/unit/rules_tables_test.cc computes it.
 constexpr const char* kTablesRevision = "a8263d9accaee067";
 
-// Returns the row of the set that holds `element`; nullptr if no contributor has a set of that
-// name. All sets made for policies whose names begin alike have one row.
+// Returns the row that describes the set of `element`; nullptr if no contributor has a set of that
+// name. Sets made for policies share one row if their names have the same prefix.
 [[nodiscard]] const firewall::OwnSet* FindSet(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules
