@@ -2,7 +2,8 @@
 //
 // Shapes    A block is what stands between ```sh and ```; it is typed into a shell of its own, in
 //           the directory that Here() names, and what it prints is compared with the ```text block
-//           that follows it. There "..." stands for anything, and a number for any number.
+//           that follows it. There "..." stands for anything, as does the "…" of a
+//           cell that a terminal cuts; and a number for any number.
 // Programs  /opt is empty but for what a page installs. nomad, systemctl, dpkg and go are stand-ins
 //           in /run/bin: what each of them does is below, and in tests/plugin/nomad.
 #pragma once
@@ -120,6 +121,7 @@ class TypedPage : public World {
   [[nodiscard]] static std::string PatternOf(const std::string& line) {
     std::string pattern = std::regex_replace(line, std::regex("[.^$|()\\[\\]{}*+?\\\\]"), "\\$&");
     pattern = std::regex_replace(pattern, std::regex("\\\\\\.\\\\\\.\\\\\\."), ".*");
+    pattern = std::regex_replace(pattern, std::regex("…"), ".*");
     pattern = std::regex_replace(pattern, std::regex("\\b[0-9a-f]{8}\\b"), "[0-9a-f]{8}");
     pattern =
         std::regex_replace(pattern, std::regex("\\b[0-9-]{10}T[0-9:]{8}Z"), "[0-9-]+T[0-9:]+Z");
