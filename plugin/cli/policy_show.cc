@@ -177,8 +177,7 @@ std::string ShowCommands(const Shown& shown) {
   return Joined(shown.nft, "", [](const std::string& command) { return Cat(command, '\n'); });
 }
 
-int RunShow(const Arguments& arguments) {
-  RequireRoot("policy show");
+void CheckArguments(const Arguments& arguments) {
   const bool is_graph = arguments.Has("graph");
   if (is_graph && arguments.Has("json")) {
     throw UsageError("-graph is Mermaid, not JSON");
@@ -186,8 +185,13 @@ int RunShow(const Arguments& arguments) {
   if (is_graph == (arguments.operands.size() == 1) || (arguments.Has("jobs") && !is_graph)) {
     throw UsageError("policy show needs an allocation, or -graph, perhaps with -jobs");
   }
+}
+
+int RunShow(const Arguments& arguments) {
+  RequireRoot("policy show");
+  CheckArguments(arguments);
   state::Host host = state::Host::Open();
-  if (is_graph) {
+  if (arguments.Has("graph")) {
     rules::RequireReadPolicies(host);
     Print(PolicyGraph(host, arguments.Has("jobs") ? GraphOf::kJobs : GraphOf::kNamespaces));
     return kYes;
