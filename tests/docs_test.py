@@ -6,6 +6,7 @@
   - prose, and comments of the source that have a line to themselves (//), have at most 100 columns
   - docs/configuration.md and the man page have every key that plugin/config reads, docs/errors.md every code of base/error.h,
     docs/state.md every key of a record
+  - no page has more words than WORDS
   - docs/figures.svg, docs/data-path.svg and the tables of docs/figures.md are drawn from the JSON beside them
 
 docs/rules.md is compared with the kernel: tests/plugin/rules_docs_test.cc.
@@ -24,6 +25,7 @@ ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("fixtures/**/*.md")])
 README_LINES = 190
+WORDS = 2900
 COLUMNS = 100
 # Where a name with a '/' is a path of ours.
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("build", ".git")}
@@ -141,6 +143,13 @@ def check_lists():
     check_complete("docs/state.md", keys, "key of a record or the checkpoint")
 
 
+def check_words():
+    for document in DOCUMENTS:
+        words = len(document.read_text().split())
+        if words > WORDS:
+            mismatch(document, f"{words} words, over {WORDS}")
+
+
 def check_columns():
     for document in DOCUMENTS:
         for line in FENCE.sub("", document.read_text()).split("\n"):
@@ -175,6 +184,7 @@ def main():
         mismatch(ROOT / "README.md", f"more than {README_LINES} lines")
     check_lists()
     check_columns()
+    check_words()
     check_figures()
     print("\n".join(mismatches))
     print(f"docs: {len(mismatches)} mismatches in {len(DOCUMENTS)} documents")
