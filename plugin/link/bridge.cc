@@ -31,8 +31,8 @@ void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
                        link.kind.empty() ? "physical" : link.kind));
   }
   if (spec.port.vlans && !link.vlan_filtering) {
-    // Not turned on here: its other ports may send frames with tags, which would be dropped from
-    // then.
+    // Not turned on here: other ports of the bridge may send frames with tags. With filtering the
+    // bridge would drop these frames.
     throw Error(Code::kInvalidConfig,
                 Format("bridge '{}' has no VLAN filtering", spec.bridge),
                 Format("'vlan' and 'vlanTrunk' need it: name another bridge with the key 'bridge', "
@@ -42,7 +42,7 @@ void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
 }
 
 rtnl::Link CreateBridge(state::Host& host, const config::LinkSpec& spec) {
-  // False means that another ADD was faster: the bridge is there either way.
+  // False means that another ADD was faster. The bridge exists either way.
   static_cast<void>(host.net.CreateBridge(spec.bridge,
                                           Mac::ForName(spec.bridge),
                                           MtuOf(host.net, spec.mtu),
@@ -68,7 +68,8 @@ void CheckIsUp(state::Host& host,
   }
 }
 
-// Whether `present` cannot stay beside `wanted`: any other IPv4 address, an overlapping IPv6 one.
+// Returns whether `present` must not stay beside `wanted`: it is any other IPv4 address, or an
+// overlapping IPv6 address.
 bool Conflicts(const Cidr& present, const Cidr& wanted) {
   if (present.address.family() != wanted.address.family()) {
     return false;
@@ -90,7 +91,7 @@ bool MayRemoveAddresses(state::Host& host,
   return true;
 }
 
-// The kernel then takes all of IPv6 from a link.
+// Below this MTU the kernel removes IPv6 from a link altogether.
 bool IsTooSmallForIpv6(const rtnl::Link& link) {
   return link.mtu < config::kMinIpv6Mtu;
 }
@@ -99,7 +100,7 @@ state::Checkpoint Known(state::Host& host) {
   return host.checkpoint.Find().value_or(state::Checkpoint());
 }
 
-// The addresses of the gateway, compared with those it is to have.
+// Compares the addresses of the gateway with the addresses that it should have.
 class GatewayAddresses {
  public:
   GatewayAddresses(state::Host& host, BridgeAndGateway links, const state::Record& record)
@@ -130,9 +131,9 @@ class GatewayAddresses {
   }
 
  private:
-  // With IPv6 on a bridge that we created also the link-local address: the kernel uses it as the
-  // source of neighbour solicitations. Left alone it adds it up to a second after the link has a
-  // carrier, and then runs duplicate address detection on it.
+  // With IPv6 on a bridge that we created, the gateway also gets the link-local address: the kernel
+  // uses it as the source of neighbour solicitations. The kernel itself adds this address up to a
+  // second after the link has a carrier, and then runs duplicate address detection on it.
   [[nodiscard]] std::vector<Cidr> Wanted() const {
     std::vector<Cidr> wanted = record_.link.gateways;
     if (IsTooSmallForIpv6(links_.gateway)) {
@@ -144,7 +145,7 @@ class GatewayAddresses {
     return wanted;
   }
 
-  // A VRF has routes of its own.
+  // A VRF has its own routes, so no route of the main table takes addresses of a gateway in a VRF.
   std::optional<Mismatch> FindTakerOf(const Cidr& wanted) {
     return wanted.address.IsLinkLocal() || links_.gateway.master != 0
                ? std::nullopt
@@ -168,8 +169,9 @@ class GatewayAddresses {
     }
   }
 
-  // Another network's gateway stays beside, also while that network has no container: else it would
-  // depend on the order of ADDs and DELs. The records tell if the checkpoint was lost.
+  // The address of another network's gateway stays, even while that network has no container.
+  // Otherwise the result would depend on the order of ADDs and DELs. If the checkpoint was lost,
+  // the records show the other network.
   bool IsOfANetwork(const Cidr& cidr) {
     const state::Checkpoint known = Known(host_);
     return std::ranges::any_of(known.gateways,
@@ -186,7 +188,7 @@ class GatewayAddresses {
   state::Host& host_;
   const BridgeAndGateway links_;
   const state::Record& record_;
-  LiveAttachments others_;  // read only if an address is in the way
+  LiveAttachments others_;  // read only if another address conflicts
   std::vector<Cidr> present_;
 };
 
@@ -210,7 +212,7 @@ void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
   }
 }
 
-// All that a bridge needs that is there.
+// Checks all that a bridge needs. The bridge exists.
 void CheckPresent(state::Host& host,
                   const rtnl::Link& bridge,
                   const state::Record& record,
@@ -218,7 +220,7 @@ void CheckPresent(state::Host& host,
   const state::Record::Link& link = record.link;
   RequireUsable(bridge, link);
   if (!bridge.up) {
-    CheckAdvertisements(host, bridge, bridge, mismatches);  // before it is up and hears them
+    CheckAdvertisements(host, bridge, bridge, mismatches);  // while it is down, it hears none
   }
   CheckIsUp(host, bridge, link, mismatches);
   const std::optional<rtnl::Link> gateway =
@@ -228,28 +230,28 @@ void CheckPresent(state::Host& host,
     if (has_ipv6 && IsTooSmallForIpv6(*gateway)) {
       mismatches.AddUnrepairable(TooSmallForIpv6(bridge, *gateway));
     } else if (has_ipv6) {
-      CheckIpv6IsOn(*gateway, mismatches);  // no IPv6 address can be added before
+      CheckIpv6IsOn(*gateway, mismatches);  // before this the kernel accepts no IPv6 address
     }
     GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, record).Check(mismatches);
-    // After the addresses: a bridge that is refused for them turns on no forwarding.
+    // After the addresses: if they are refused, forwarding must stay off.
     CheckForwarding(host, *gateway, link.gateways, mismatches);
   }
   if (bridge.up) {
-    // Not before: a bridge that is refused keeps its setting.
+    // Not earlier: if the bridge is refused, its setting must stay as it is.
     CheckAdvertisements(host, bridge, bridge, mismatches);
   }
   if (mismatches.is_repairing() && !IsMadeByUs(bridge)) {
-    // The MAC of somebody else's bridge would change with our ports.
+    // Without a fixed MAC, the MAC of somebody else's bridge would change with our ports.
     host.net.FixMac(host.net.RequireLink(bridge.name));
   }
 }
 
-// Our bridge `name` under another name, if it has the gateway's address still.
+// Returns our bridge `name` if it now has another name and still has the gateway's address.
 std::optional<rtnl::Link> FindRenamed(rtnl::Socket& net,
                                       const std::string& name,
                                       const std::vector<Cidr>& gateways) {
   if (gateways.empty() || !net.AllAddresses().contains(gateways.front().address)) {
-    return std::nullopt;  // without a list of all links
+    return std::nullopt;  // avoids a list of all links
   }
   for (const rtnl::Link& link : net.Links()) {
     if (link.kind == "bridge" && link.mac == Mac::ForName(name) &&
@@ -260,11 +262,11 @@ std::optional<rtnl::Link> FindRenamed(rtnl::Socket& net,
   return std::nullopt;
 }
 
-// Why the missing bridge of `record` is not ours to make; nullopt if it is.
+// Returns why we must not create the missing bridge of `record`; nullopt if we may.
 std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& record) {
   const std::string& name = record.link.bridge;
   if (record.link.adopted) {
-    // Ours would lack the uplink and the addresses of the operator's.
+    // A bridge of ours would lack the uplink and the addresses of the operator's bridge.
     return Mismatch{
         .area = Area::kBridge,
         .owner = name,
@@ -281,7 +283,7 @@ std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& rec
     }
     return std::nullopt;
   }
-  // With a second bridge the node would have two routes to the network, and take one of them.
+  // With a second bridge the node would have two routes to the network, and would use only one.
   return Mismatch{.area = Area::kBridge,
                   .owner = name,
                   .text = Format("bridge '{}' is missing, and its address {} is on '{}'",
@@ -314,7 +316,7 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
                  [&] { bridge = CreateBridge(host, record.link); });
   if (bridge) {
-    Mismatches of_new(Mode::kRepair);  // all the rest is missing, too: nothing to name one by one
+    Mismatches of_new(Mode::kRepair);  // a new bridge lacks everything: nothing to report
     CheckPresent(host, *bridge, record, of_new);
     for (const Mismatch& left : of_new.left()) {
       mismatches.AddUnrepairable(left);
@@ -342,7 +344,7 @@ bool IsAdopted(state::Host& host, const state::Record& record) {
   if (name.empty()) {
     return false;
   }
-  // First, as it costs the same however many ports the bridge has.
+  // First, because its cost does not grow with the number of the bridge's ports.
   const std::optional<state::Record> neighbour = host.records.FindNeighbour(record.id);
   if (neighbour && neighbour->link.bridge == name &&
       FindHostVeth(host.net, neighbour->id, Recorded::kYes)) {
@@ -351,7 +353,7 @@ bool IsAdopted(state::Host& host, const state::Record& record) {
   if (const std::optional<rtnl::Link> bridge = host.net.FindLink(name)) {
     return !IsOursAlone(host.net, *bridge);
   }
-  // Another network may wait for its operator to bring it back.
+  // Attachments of another network may be waiting for the operator to restore the bridge.
   LiveAttachments others(host, record.id);
   return std::ranges::any_of(others.records(), [&](const state::Record& other) {
     return other.link.bridge == name && other.link.adopted;

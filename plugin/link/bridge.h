@@ -1,10 +1,10 @@
-// The bridge of a network and the node's own place on it.
+// The bridge of a network and the node's own interface on the bridge.
 //
-// Shared   The bridge, its addresses and the forwarding sysctls belong to every attachment: created
-//          or repaired, never undone.
-// Errors   kConflict if a link or an address is somebody else's; kInvalidConfig if the link of the
-//          bridge's name is no bridge, or one without the VLAN filtering that the config needs;
-//          kKernel.
+// Shared   All attachments share the bridge, its addresses and the forwarding sysctls. They are
+//          created or repaired, and never undone.
+// Errors   kConflict if a link or an address belongs to somebody else; kInvalidConfig if the link
+//          of the bridge's name is no bridge, or has no VLAN filtering although the config needs
+//          it; kKernel.
 #pragma once
 
 #include <optional>
@@ -16,38 +16,39 @@
 
 namespace nomad_bridge::link {
 
-// The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. The
-// gateway has link.gateways as its addresses (none if the network is no gateway), and the node
-// forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
-// IPv6 ones are an error, or removed as forceAddress says; those of another network of ours
-// stay. A missing bridge is made, unless it is adopted, or is there under another name and has the
-// gateway's address still. Returns the bridge; nullopt if it is missing.
+// Checks the bridge of `record` and, in a VLAN with a gateway, the gateway's link: they exist and
+// are up, the gateway has the addresses link.gateways (none if the network is no gateway), and the
+// node forwards for their families. If an address is missing, other IPv4 addresses and overlapping
+// IPv6 addresses are an error, or are removed, as forceAddress says. Addresses of another network
+// of ours stay. Creates a missing bridge, unless the bridge is adopted, or exists under another
+// name and still has the gateway's address. Returns the bridge; nullopt if it is missing.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record& record,
                                       Mismatches& mismatches);
 
-// Recognised by the MAC we give it.
+// Returns whether we created the bridge. Its MAC shows this: the MAC is derived from its name.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);
 
-// Whether we made it, and it has no uplink: nobody but our attachments is on it.
+// Returns whether we created the bridge and it has no uplink: only our attachments are on it.
 [[nodiscard]] bool IsOursAlone(rtnl::Socket& net, const rtnl::Link& bridge);
 
-// Whether what passes between its ports passes the chains of IP, too: by its own setting, or by
-// br_netfilter's for all bridges.
+// Returns whether packets between the bridge's ports also pass the IP chains: because of the
+// bridge's own setting, or because of br_netfilter's setting for all bridges.
 [[nodiscard]] bool PassesIpChains(const rtnl::Link& bridge, Family family);
 
-// Whether the bridge of `record`, which is about to be written, is adopted: strangers may be on it,
-// as it is there and not ours alone. This is decided for the first attachment on a bridge and never
-// revised: as long as one lives there, others of its network take its answer.
+// Returns whether the bridge of `record` is adopted: it exists and is not ours alone, so it may
+// connect strangers. `record` is about to be written. The answer is found for the first attachment
+// on a bridge and never revised: while an attachment lives on the bridge, later attachments of its
+// network get the same answer.
 [[nodiscard]] bool IsAdopted(state::Host& host, const state::Record& record);
 
-// The bridge, and the node's own place on it: the bridge itself, or the gateway of a VLAN.
+// The bridge, and the node's own interface on it: the bridge itself, or the gateway of a VLAN.
 struct BridgeAndGateway {
   rtnl::Link bridge;
   rtnl::Link gateway;
 };
 
-// After CheckBridge() has repaired: both are there.
+// Returns both links. To be called after CheckBridge() has repaired, so both exist.
 [[nodiscard]] BridgeAndGateway RequireBridgeAndGateway(state::Host& host,
                                                        const config::LinkSpec& link);
 

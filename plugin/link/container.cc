@@ -24,8 +24,9 @@ Container Enter(netlink::Netns netns, const cni::Request& request, const netlink
   return {.netns = std::move(netns), .net = std::move(net), .id = id};
 }
 
-// The index of the container's interface: the one of that name in a sandbox, preferably in this
-// one. CNI_NETNS may have another spelling than at ADD (/var/run for /run), or be empty (DEL).
+// Returns the index of the container's interface: the interface of that name in a sandbox,
+// preferably in this sandbox. CNI_NETNS may be spelt differently than at ADD (/var/run for /run),
+// or be empty (DEL).
 std::optional<int> FindInterface(const cni::Request& request, const cni::Result& expected) {
   std::optional<int> found;
   for (std::size_t i = 0; i < expected.interfaces.size(); ++i) {
@@ -40,14 +41,14 @@ std::optional<int> FindInterface(const cni::Request& request, const cni::Result&
   return found;
 }
 
-// The kernel puts a route without a table, or with table 0, into the main one.
+// The kernel puts a route without a table, or with table 0, into the main table.
 std::uint32_t TableOf(const Route& route) {
   constexpr std::uint32_t kMain = 254;
   const std::uint32_t table = route.table.value_or(0);
   return table == 0 ? kMain : table;
 }
 
-// A result's route leaves attributes out that the kernel reports: those may have any value.
+// A result's route may leave out attributes that the kernel reports: these may have any value.
 bool Matches(const Route& expected, const Route& present) {
   const Cidr network{expected.destination.Network(), expected.destination.prefix_length};
   return present.destination == network &&
@@ -80,8 +81,9 @@ void RemoveMatching(std::vector<Route>& expected, const std::vector<Route>& pres
   });
 }
 
-// A plugin later in the list may have added routes by another link. A container that runs a routing
-// daemon has many, so all of them are read only if those by `link` are not enough.
+// A plugin later in the list may have added routes through another link. A container that runs a
+// routing daemon has many routes, so all of them are read only if the routes through `link` are not
+// enough.
 std::vector<Route> MissingRoutes(Container& container,
                                  const rtnl::Link& link,
                                  std::vector<Route> expected) {
@@ -107,7 +109,7 @@ std::optional<Container> FindContainer(const cni::Request& request,
       request.netns_path.empty() ? std::nullopt : netlink::Netns::Find(request.netns_path);
   if (netns && netns->id() == host.id() && record && record->netns_path == request.netns_path &&
       record->netns != netns->id()) {
-    return std::nullopt;  // "/proc/<pid>/ns/net" of a process that took the container's id since
+    return std::nullopt;  // "/proc/<pid>/ns/net", and a new process has the container's pid
   }
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
@@ -169,7 +171,7 @@ std::vector<std::string> DiffContainer(Container& container,
   for (const Route& route : MissingRoutes(container, *link, expected.routes)) {
     missing.push_back(Cat("route to ", Describe(route), " is missing"));
   }
-  // A CHECK that fails has Nomad replace the network under a sandbox that works.
+  // If CHECK failed here, Nomad would replace the network under a sandbox that works.
   if (!missing.empty() && !FindFrameReader(container.netns, container.net, *link)) {
     Append(mismatches, std::move(missing));
   }

@@ -1,9 +1,9 @@
-// The container's side: its namespace, and whether its interface still is as ADD configured it. It
-// is the container's own, so nothing here changes it.
+// The container's side: its namespace, and whether its interface is still as ADD configured it. The
+// interface belongs to the container, so this code changes nothing.
 //
-// Errors   kInvalidNetns if CNI_NETNS is the host's own namespace (unless CNI_NETNS_OVERRIDE);
-//          kInvalidEnvironment if it is no network namespace; kKernel.
-// Owns     a descriptor of the namespace and a socket in it, opened once per command.
+// Errors   kInvalidNetns if CNI_NETNS is the host's own namespace (unless CNI_NETNS_OVERRIDE is
+//          set); kInvalidEnvironment if CNI_NETNS is no network namespace; kKernel.
+// Owns     A descriptor of the namespace and a socket in it, both opened once per command.
 #pragma once
 
 #include <optional>
@@ -24,11 +24,11 @@ struct Container {
   netlink::NetnsId id;  // with the namespace's cookie
 };
 
-// Opens CNI_NETNS. `host`: the host's own.
+// Opens CNI_NETNS. `host` is the host's own namespace.
 [[nodiscard]] Container OpenContainer(const cni::Request& request, const netlink::Netns& host);
 
-// The same; nullopt if the namespace is gone, not visible here, or not named; or if its path, the
-// one of `record`, leads to the host's own by now.
+// Does the same. Returns nullopt if the namespace is gone, not visible here, or not named; also if
+// its path, which is the path in `record`, now leads to the host's own namespace.
 [[nodiscard]] std::optional<Container> FindContainer(
     const cni::Request& request,
     const netlink::Netns& host,
@@ -38,37 +38,37 @@ struct Container {
 struct Inside {
   netlink::NetnsId netns;
   rtnl::Link link;
-  std::vector<Cidr> addresses;  // but for link-local ones
+  std::vector<Cidr> addresses;  // without link-local ones
 };
-// nullopt if there is no such interface, or nothing visible here leads to the namespace.
+// Returns nullopt if there is no such interface, or no path visible here leads to the namespace.
 [[nodiscard]] std::optional<Inside> FindInside(const std::string& netns_path,
                                                const std::string& ifname);
 
-// Why sourceCheck drops all that the container sends by `inside`, its interface; nullopt if it does
-// not. A plugin behind us may have given it another MAC.
+// Returns why sourceCheck drops all that the container sends through `inside`, its interface;
+// nullopt if it does not. A plugin that ran after us may have changed the MAC.
 [[nodiscard]] std::optional<std::string> FindMacMismatch(const rtnl::Link& inside,
                                                          const state::Record& record);
 
-// Whether the interface has to be up; with disableContainerInterface ADD leaves it down.
+// Whether the interface must be up. With disableContainerInterface ADD leaves it down.
 enum class ExpectedState { kUp, kAny };
 
-// How the container's interface, `link` if it is there, differs from `expected` (a prevResult,
-// which may also describe what other plugins made), one line each: link, MAC, state, addresses,
-// routes. MAC, addresses and routes may be others where a sandbox or a virtual machine has them
-// (frame_reader.h).
+// Compares the container's interface with `expected`, a prevResult, which may also describe what
+// other plugins made. `link` is the interface if it exists. Returns one line for each difference:
+// link, MAC, state, addresses, routes. MAC, addresses and routes may differ if a sandbox or a
+// virtual machine has them (frame_reader.h).
 [[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
                                                      const cni::Request& request,
                                                      const std::optional<rtnl::Link>& link,
                                                      const cni::Result& expected,
                                                      ExpectedState state);
 
-// The same for lo, which only has to be up.
+// Does the same for lo, which only has to be up.
 [[nodiscard]] std::vector<std::string> DiffLoopback(Container& container);
 
-// The addresses of the container's interface according to `result`: those of CNI_IFNAME in
-// CNI_NETNS, and those that name no interface.
+// Returns the addresses of the container's interface according to `result`: the addresses of
+// CNI_IFNAME in CNI_NETNS, and the addresses that name no interface.
 [[nodiscard]] std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& request);
-// Its MAC, likewise.
+// Returns the MAC of the container's interface according to `result`.
 [[nodiscard]] std::optional<Mac> MacIn(const cni::Result& result, const cni::Request& request);
 
 }  // namespace nomad_bridge::link

@@ -24,33 +24,33 @@ void PrepareSysctls(Container& container,
   const rtnl::Link& link = veth.container;
   netlink::InNetns(container.netns, [&] {
     if (HasFamily(addresses, Family::kIpv6)) {
-      // On lo, too: what the container sends to an address of its own leaves by it.
+      // On lo, too: packets that the container sends to its own addresses go through lo.
       EnsureIpv6IsOn(link);
       EnsureIpv6IsOn(container.net.RequireLink("lo"));
       netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "keep_addr_on_down"), "1");
     }
     if (config.port.source_check && veth.is_on_lan) {
-      // An address that a router advertises would be taken, and preferred, and all that is sent
-      // from it dropped. Without an address of ours a route that it advertises is of no use,
-      // either. Only beside a LAN: of our own bridges' ports those whose sources are checked may
-      // not advertise (firewall).
+      // The container would configure an address from a prefix that a router advertises, and prefer
+      // it as its source; the source check would then drop everything it sends. Without an IPv6
+      // address of ours, an advertised route is of no use, either. This is only needed beside a
+      // LAN: on our own bridges, ports with a source check may not send advertisements (firewall).
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "autoconf" : "accept_ra";
       netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, setting), "0");
     }
     if (config.enable_dad) {
-      // Enhanced (RFC 7527): with hairpin mode our own solicitation comes back to us.
+      // Enhanced (RFC 7527): with hairpin mode the container's own solicitation comes back to it.
       netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "enhanced_dad"), "1");
       netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "accept_dad"), "1");
     }
   });
 }
 
-// Waits until the pair and the bridge carry packets; with spanning tree, until they will.
+// Waits until the pair and the bridge carry packets. With spanning tree waits for the pair only.
 void AwaitPort(state::Host& host, const VethPair& veth, const config::LinkConfig& config) {
   const rtnl::Link port = host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
   if (port.forwarding) {
-    // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
-    // With spanning tree the first forwarding port is what gives it a carrier.
+    // A bridge drops what the node sends until the kernel has noticed the carrier of its first
+    // port. With spanning tree the bridge gets a carrier only when its first port forwards.
     static_cast<void>(host.net.AwaitOperational(config.gateway_ifname, FromNow(kTimeout)));
   }
 }
@@ -63,8 +63,8 @@ void AwaitTraffic(state::Host& host,
                   const config::LinkConfig& config) {
   AwaitPort(host, veth, config);
   if (HasFamily(addresses, Family::kIpv6)) {
-    // Before the kernel has noticed the carrier on this end, too, the container has no multicast
-    // route and misses its neighbours' solicitations.
+    // Until the kernel has noticed the carrier on this end, too, the container has no multicast
+    // route, and misses its neighbours' solicitations.
     static_cast<void>(container.net.AwaitOperational(veth.container.name, FromNow(kTimeout)));
   }
   if (config.enable_dad) {
@@ -78,7 +78,7 @@ void AwaitTraffic(state::Host& host,
   }
 }
 
-// A route without a gateway gets the first one of its family.
+// Adds the routes of `result`. A route without a gateway gets the first gateway of its family.
 void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& result) {
   for (Route route : result.routes) {
     const auto same_family = [&](const cni::IpConfig& ip) {
@@ -102,7 +102,7 @@ void Announce(rtnl::Socket& net, const rtnl::Link& link, const std::vector<Cidr>
   if (HasFamily(addresses, Family::kIpv6)) {
     netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "ndisc_notify"), "1");
   }
-  // The kernel announces addresses when the MAC is set, even to the same one.
+  // The kernel announces the addresses when the MAC is set, even if it stays the same.
   net.Change(link, {.mac = link.mac});
 }
 
@@ -131,7 +131,7 @@ void ConfigureContainer(state::Host& host,
   }
   PrepareSysctls(container, veth, addresses, config);
   for (const Cidr& address : addresses) {
-    // Not waited for yet: the kernel gets them ready while the link comes up.
+    // Not waited for yet: the kernel prepares the addresses while the link comes up.
     container.net.AssignAddress(veth.container, address, config.enable_dad);
   }
   container.net.Change(veth.container, {.up = true});
@@ -154,8 +154,8 @@ void AnnounceIfNeeded(Container& container,
   if (known.empty()) {
     return;
   }
-  // What the kernel announced when the link came up was lost: the bridge's port was not forwarding
-  // yet.
+  // The kernel's own announcement, when the link came up, was lost: the bridge's port was not
+  // forwarding yet.
   netlink::InNetns(container.netns, [&] { Announce(container.net, link, known); });
 }
 

@@ -15,8 +15,9 @@ std::string AcceptRa(const std::string& ifname) {
   return netlink::Ipv6Setting(ifname, "accept_ra");
 }
 
-// Which of what must be on is off. For IPv4 the link decides by which a packet comes in; the node's
-// setting, when it is made, reaches all links that are there.
+// Returns which of the needed settings are off. For IPv4 the setting of the link through which a
+// packet comes in decides. When the node's setting is written, the kernel copies it to all links
+// that exist.
 std::vector<std::string> FindOff(state::Host& host,
                                  const rtnl::Link& gateway,
                                  const std::vector<Cidr>& gateways) {
@@ -34,8 +35,9 @@ std::vector<std::string> FindOff(state::Host& host,
   return off;
 }
 
-// Once it forwards, the kernel deletes default routes by router advertisements, and takes no more
-// advertisements, on every link but those with accept_ra=2. At boot none may have come yet.
+// When the kernel begins to forward IPv6, it deletes default routes learnt from router
+// advertisements and accepts no more advertisements, except on links with accept_ra=2. At boot none
+// may have arrived yet, so a missing route does not show that a link needs none.
 void KeepAdvertisements(state::Host& host) {
   for (const rtnl::Link& link : Uplinks(host.net.Links())) {
     if (link.ipv6 && link.ipv6->accept_ra == 1) {
@@ -44,7 +46,8 @@ void KeepAdvertisements(state::Host& host) {
   }
 }
 
-// What an administrator may not expect of a setting for allocations.
+// Logs that the node now routes between its uplinks, which an administrator may not expect from a
+// setting made for allocations.
 void NameRouting(state::Host& host) {
   const std::vector<std::string> uplinks = RoutedUplinks(host, host.net.Links());
   if (uplinks.size() > 1) {
@@ -109,7 +112,7 @@ void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,
                          Mismatches& mismatches) {
-  // The setting first: it comes with the link, and an uplink is asked for.
+  // The setting first: it is part of `link`. To find an uplink takes a query.
   if (link.ipv6 && link.ipv6->accept_ra != 0 && IsOursAlone(host.net, bridge)) {
     mismatches.Add({Mismatch::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
                    [&] { RefuseAdvertisements(host, link); });

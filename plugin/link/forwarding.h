@@ -1,6 +1,6 @@
-// The node as a router: it forwards, and takes no router advertisements from allocations.
+// The node as a router: forwards packets, and accepts no router advertisements from allocations.
 //
-// Shared   Settings of the node and of its bridges: put right, never undone.
+// Shared   Settings of the node and of its bridges. They are corrected, and never undone.
 // Errors   kKernel.
 // Source   ip-sysctl.rst: forwarding, accept_ra.
 #pragma once
@@ -13,25 +13,27 @@
 
 namespace nomad_bridge::link {
 
-// The node's setting for a family, as netlink::EnsureSysctl() names it; rtnl::Socket::ForwardsAll()
-// has its value.
+// Returns the name of the node's forwarding setting for `family`, as netlink::EnsureSysctl() takes
+// it. rtnl::Socket::ForwardsAll() reads its value.
 [[nodiscard]] const char* ForwardingOf(Family family);
 
-// Of `links`, all of the node, the uplinks between which it routes once it forwards IPv4. Asks for
-// the addresses of each.
+// Returns the uplinks between which the node routes once it forwards IPv4. `links` are all links of
+// the node. Reads the addresses of each uplink.
 [[nodiscard]] std::vector<std::string> RoutedUplinks(state::Host& host,
                                                      const std::vector<rtnl::Link>& links);
 
-// Forwarding for the families of `gateways`, which `gateway` has. The node goes on taking router
-// advertisements on its uplinks, which the kernel stops where it begins to forward.
+// Checks forwarding for the families of `gateways`, the addresses of `gateway`. When the kernel
+// begins to forward IPv6, it stops accepting router advertisements; this function keeps them
+// accepted on the node's uplinks.
 void CheckForwarding(state::Host& host,
                      const rtnl::Link& gateway,
                      const std::vector<Cidr>& gateways,
                      Mismatches& mismatches);
 
-// accept_ra=0 on `link`, which is `bridge` or a VLAN of it, and no routes by way of it that were
-// learnt before. Not if the bridge has an uplink, on which the node may live, or if somebody else
-// made it: its uplink may just be unplugged.
+// Checks that accept_ra is 0 on `link`, which is `bridge` or a VLAN of it. A repair also deletes
+// the routes that the node has learnt through `link`. Does nothing if the bridge has an uplink,
+// because the node may depend on that uplink's router. Does nothing if somebody else created the
+// bridge, either: its uplink may only be unplugged.
 void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,

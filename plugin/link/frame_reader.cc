@@ -17,8 +17,8 @@ bool HasAddress(rtnl::Socket& net, const rtnl::Link& link) {
   });
 }
 
-// What takes the frames of `link`: a tap in the same bridge, or one that filters redirect them
-// to. A tun has no MAC: it has packets, no frames.
+// Returns the tap that takes the frames of `link`: a port of the same bridge, or the target of a
+// filter. A tun is no tap: it carries packets without a frame, and has no MAC.
 std::optional<std::string> FindTap(rtnl::Socket& net, const rtnl::Link& link) {
   const bool is_filtered = Contains(net.FilteredDirections(link), "ingress");
   const auto takes = [&](const rtnl::Link& each) {
@@ -35,7 +35,7 @@ std::optional<std::string> FindTap(rtnl::Socket& net, const rtnl::Link& link) {
 std::optional<std::string> FindFrameReader(const netlink::Netns& netns,
                                            rtnl::Socket& net,
                                            const rtnl::Link& link) {
-  // tcpdump has a packet socket, too: beside an address the socket only listens in.
+  // tcpdump has a packet socket, too. If the interface has an address, the socket only listens in.
   const std::optional<std::uint32_t> socket =
       HasAddress(net, link) ? std::nullopt : sockets::FindPacketSocket(netns, link.index);
   if (socket) {

@@ -12,12 +12,12 @@ namespace nomad_bridge::link {
 
 namespace {
 
-// `inner` as seen in the container.
+// `inner` is the interface as seen in the container.
 bool IsPair(const rtnl::Link& outer, const rtnl::Link& inner) {
   return inner.kind == "veth" && inner.peer == outer.index && outer.peer == inner.index;
 }
 
-// `change`: what else is to change of the link, in the same message.
+// Sets the port's flags and VLANs. `change` has other changes of the link for the same message.
 void SetPort(rtnl::Socket& net,
              const rtnl::Link& veth,
              const state::Record& record,
@@ -28,7 +28,7 @@ void SetPort(rtnl::Socket& net,
   if (port.vlans) {
     net.SetPortVlans(veth, *port.vlans);
   }
-  // After the VLANs: the lock covers those that the port is a member of by then.
+  // After the VLANs: the lock covers the VLANs that the port is in at this moment.
   if (port.locked) {
     net.LockPort(veth, record.ContainerMac());
   } else if (veth.locked) {
@@ -36,7 +36,7 @@ void SetPort(rtnl::Socket& net,
   }
 }
 
-// "hairpin mode, isolation"; empty if the port is as the record has it.
+// Returns "hairpin mode, isolation"; empty if the port is as the record describes it.
 std::string ChangedSettings(rtnl::Socket& net,
                             const rtnl::Link& veth,
                             const state::Record& record) {
@@ -56,9 +56,9 @@ std::string ChangedSettings(rtnl::Socket& net,
   return Joined(changed, ", ");
 }
 
-// A link is out of sight long before the kernel has done with it: that is a grace period of RCU,
-// nine tenths of a DEL. A child waits for it. So it does for what was removed from nf_tables: it is
-// the last to close those sockets.
+// Deletes a pair. The kernel removes a link from sight long before it has finished: the rest is a
+// grace period of RCU, nine tenths of a DEL. A child process waits for it. The child also waits for
+// what was removed from nf_tables, because it is the last to close those sockets.
 void DeletePair(state::Host& host, const rtnl::Link& host_end) {
   if (!state::MayStartChild()) {
     host.net.EnsureLinkGone(host_end.name);
@@ -106,7 +106,7 @@ bool HasUnrecordedPort(rtnl::Socket& host,
   const std::vector<rtnl::Link> ports =
       host.Ports(gateway->kind == "vlan" ? gateway->peer : gateway->index);
   return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
-    // Only those that may be ours are asked about: other programs' bridges have hundreds.
+    // Queries only ports that may be ours: other programs' bridges have hundreds.
     const bool may_be_ours = state::IsHostVethName(port.name) && !recorded.contains(port.name);
     const std::optional<rtnl::Link> link = may_be_ours ? host.FindLink(port.index) : std::nullopt;
     return link && state::ParseAlias(link->alias);
@@ -133,7 +133,7 @@ void RefuseForeignInterface(state::Host& host,
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id) {
   const std::optional<rtnl::Link> outer = FindHostVeth(host.net, id, Recorded::kYes);
   const std::optional<rtnl::Link> inner = container.net.FindLink(id.ifname);
-  // It gets its alias after it was made: until then the other end tells that it is ours.
+  // The link gets its alias after it is created. Until then the other end shows that it is ours.
   if (outer && (!outer->alias.empty() || (inner && IsPair(*outer, *inner)))) {
     host.net.EnsureLinkGone(outer->name);
   }
@@ -165,7 +165,7 @@ void EnsureHostEnd(state::Host& host, const AttachmentId& id, Recorded recorded,
       host.net.Change(*link, {.up = is_up});
     }
   } catch (const Error&) {
-    if (FindHostVeth(host.net, id, recorded)) {  // else it went with the container's namespace
+    if (FindHostVeth(host.net, id, recorded)) {  // else the kernel deleted it with the namespace
       throw;
     }
   }
@@ -177,7 +177,7 @@ void CreateVeth(state::Host& host,
                 const state::Record& record,
                 int mtu) {
   const std::string name = state::HostVethName(record.id);
-  // Both ends are down: no packet passes before PlugIn() has set flags, VLANs and alias.
+  // Both ends are down, so no packet passes before PlugIn() has set flags, VLANs and alias.
   host.net.CreateVeth({.host_name = name,
                        .host_mac = Mac::ForName(name),
                        .bridge = bridge.index,
@@ -189,15 +189,17 @@ void CreateVeth(state::Host& host,
 
 VethPair PlugIn(state::Host& host, Container& container, const state::Record& record) {
   const rtnl::Link host_end = host.net.RequireLink(state::HostVethName(record.id));
-  // Before it is up: a bridge's port has no use for the addresses and routes that the kernel gives
-  // every link that comes up, and each link that comes or goes later is compared with all of them.
+  // Before the link is up. The kernel gives IPv6 addresses and routes to each link that comes up. A
+  // bridge's port does not need them, and the kernel compares every link that comes or goes later
+  // with all of them.
   const std::string disable_ipv6 = netlink::Ipv6Setting(host_end.name, "disable_ipv6");
-  if (record.HasIpv6()) {  // whose container's settings are made in our own procfs, too
+  if (record.HasIpv6()) {  // then the container's settings are written in our procfs, too
     netlink::SetSysctlIfPresent(disable_ipv6, "1");
   } else {
     netlink::SetOneSysctlIfPresent(disable_ipv6, "1");
   }
-  // Up only after the lookup: asked for a link that is up without a carrier, the kernel waits.
+  // Set up only after the lookup: a lookup of a link that is up but has no carrier makes the kernel
+  // wait.
   SetPort(host.net,
           host_end,
           record,
@@ -222,20 +224,20 @@ void CheckHostVeth(state::Host& host,
     return mismatches.AddUnrepairable(std::move(lost));
   }
   if (veth->alias.empty()) {
-    // By it people without root know whose it is, and a reconcile if the record is lost.
+    // The alias shows people without root whose link it is, and reconcile if the record is lost.
     mismatches.Add(of_port(Format("the alias of {} is missing", veth->name)), [&] {
       host.net.Change(*veth, {.alias = state::LinkAlias(record.id, record.labels)});
     });
   }
   if (!bridge) {
-    return;  // is said of the bridge itself
+    return;  // CheckBridge() reports the missing bridge
   }
   if (veth->master != bridge->index) {
     return mismatches.Add(
         of_port(Format("{} is no port of bridge '{}'", veth->name, record.link.bridge)), [&] {
           host.net.Change(*veth,
                           {.up = true, .master = host.net.RequireLink(record.link.bridge).index});
-          // Read again: what it has as a port, such as the default VLAN, is to go.
+          // Read again, because the new port has settings that must go, such as the default VLAN.
           SetPort(host.net, host.net.RequireLink(veth->name), record);
         });
   }

@@ -1,10 +1,10 @@
-// The veth pair of an attachment, from its host end: found, created, plugged into the bridge,
-// deleted.
+// The veth pair of an attachment, managed through its host end: finds it, creates it, plugs it into
+// the bridge, deletes it.
 //
-// Ours     A link is, if it has the name derived from the attachment and its alias
+// Ours     A link is ours if it has the name derived from the attachment and the attachment's alias
 //          (kernel_names.h).
-// Errors   kConflict if the container has another interface of that name; kKernel.
-// Locks    The attachment's own lock is held by the caller.
+// Errors   kConflict if the container has another interface of the attachment's name; kKernel.
+// Locks    The caller holds the attachment's lock.
 #pragma once
 
 #include <map>
@@ -21,20 +21,20 @@
 
 namespace nomad_bridge::link {
 
-// Whether a record names the attachment. The kernel sets a link's alias one message after making
-// the link: if we are killed in between, only the record shows that a veth of that name is ours.
+// Whether the attachment has a record. The kernel sets a link's alias one message after it creates
+// the link. If we are killed in between, only the record shows that a veth of that name is ours.
 enum class Recorded { kNo, kYes };
 
-// Whether `link`, of the name derived from `id`, is ours.
+// Returns whether `link`, which has the name derived from `id`, is ours.
 [[nodiscard]] bool IsHostVethOf(const rtnl::Link& link, const AttachmentId& id, Recorded recorded);
 
-// The host end of `id`, if it is there and ours.
+// Returns the host end of `id` if it exists and is ours.
 [[nodiscard]] std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                                      const AttachmentId& id,
                                                      Recorded recorded);
 
-// The host ends of attachments among all links of the node, which are listed once: for a first look
-// at many of them. What came later is not among them.
+// Looks up the host ends of many attachments in one list of all links of the node. Links that were
+// created after the list are missing.
 class ListedVeths {
  public:
   explicit ListedVeths(const std::vector<rtnl::Link>& links);
@@ -45,31 +45,32 @@ class ListedVeths {
   std::map<std::string, rtnl::Link> by_name_;
 };
 
-// Whether a host end of ours that has no record is plugged into the bridge that `gateway_ifname`
-// is, or is a VLAN of. `recorded`: the names of those that have one.
+// Returns whether a host end of ours without a record is a port of the bridge. `gateway_ifname` is
+// that bridge, or a VLAN of it. `recorded` has the names of the host ends that have a record.
 [[nodiscard]] bool HasUnrecordedPort(rtnl::Socket& host,
                                      const std::string& gateway_ifname,
                                      const std::set<std::string>& recorded);
 
-// Throws kConflict if the container has an interface of that name that is not the other end of our
-// pair.
+// Throws kConflict if the container has an interface of the attachment's name that is not the other
+// end of our pair.
 void RefuseForeignInterface(state::Host& host,
                             Container& container,
                             const AttachmentId& id,
                             Recorded recorded);
 
-// Undoes CreateVeth(), whether the kernel has done it or not: its answer may have been lost. A link
-// of the host end's name that is another's stays.
+// Undoes CreateVeth(), even if the kernel's answer was lost, so nobody knows whether the pair was
+// created. A link that has the host end's name but is not ours stays.
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id);
 
-// Deletes the pair from its host end, so the container's namespace may be gone. Absent is success.
-// A child may wait for the kernel (plugin/state/children.h).
+// Deletes the pair through its host end, so the container's namespace may be gone. If the pair does
+// not exist, that is success. A child process may wait for the kernel (plugin/state/children.h).
 void EnsureLinkGone(state::Host& host, const state::Record& record);
 void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
-// Of whatever attachment: a link with an alias of ours.
+// Deletes a link that has an alias of ours, whatever attachment it belongs to.
 void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link);
 
-// Sets the host end up or down. Nothing passes the port while it is down. Absent is success.
+// Sets the host end up or down. While it is down, nothing passes the port. If it does not exist,
+// that is success.
 enum class HostEnd { kDown, kUp };
 void EnsureHostEnd(state::Host& host, const AttachmentId& id, Recorded recorded, HostEnd wanted);
 
@@ -79,30 +80,31 @@ struct VethPair {
   bool is_on_lan = false;  // the bridge is adopted: hosts of its LAN reach the container
 };
 
-// Creates the pair of `record`, both ends down: the host end as a port of `bridge`, the other in
-// the container. `mtu` in bytes, 0 for the kernel's default.
+// Creates the pair of `record`, both ends down: the host end as a port of `bridge`, the other end
+// in the container. `mtu` is in bytes, 0 for the kernel's default.
 void CreateVeth(state::Host& host,
                 Container& container,
                 const rtnl::Link& bridge,
                 const state::Record& record,
                 int mtu);
 
-// Sets the host end of that pair up as the port that `record` describes: flags, VLANs, alias, up.
-// The container's end stays down.
+// Sets up the host end of that pair as the port that `record` describes: flags, VLANs, alias, then
+// up. The container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
-// Mismatch::part where that flag of the host end alone was changed.
+// The value of Mismatch::part if only this flag of the host end was changed.
 constexpr const char* kHairpinMode = "hairpin mode";
 
-// `veth`, the host end found by its name, is there, up, a port of `bridge` (the record's, if that
-// is there), and has the record's flags.
+// Checks that `veth`, which was looked up by the host end's name, exists, is up, is a port of
+// `bridge` (the record's bridge, if it exists), and has the flags in the record.
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
                    const std::optional<rtnl::Link>& veth,
                    const std::optional<rtnl::Link>& bridge,
                    Mismatches& mismatches);
 
-// Waits until what the node sends by way of the gateway arrives, if the host end carries packets.
+// If the host end carries packets, waits until packets that the node sends through the gateway
+// arrive.
 void AwaitGateway(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::link

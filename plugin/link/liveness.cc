@@ -8,18 +8,19 @@
 namespace nomad_bridge::link {
 namespace {
 
-// Whether `path` leads to the recorded namespace.
+// Returns whether `path` leads to the recorded namespace.
 bool IsAt(const std::string& path, const state::Record& record) {
   const std::optional<netlink::Netns> netns = netlink::Netns::Find(path);
   if (!netns || netns->id() != record.netns) {
     return false;
   }
-  return record.netns.cookie == 0 ? !record.Has(cni::Part::kLink)  // its host veth would be there
+  return record.netns.cookie == 0 ? !record.Has(cni::Part::kLink)  // else it would have a host veth
                                   : record.netns.cookie == rtnl::Socket::In(*netns).NetnsCookie();
 }
 
-// Of another plugin's link no end may be known: a macvlan has none, and an IPAM plugin is asked
-// before there is one. Without the recorded path a process may hold the namespace nevertheless.
+// Returns whether the record has no host end and a process or a mount holds its namespace. Another
+// plugin's link may have no host end: a macvlan has none, and an IPAM plugin runs before there is a
+// link. A process may hold the namespace even if the recorded path is gone.
 bool IsWithoutALinkAndHeld(state::Host& host, const state::Record& record) {
   if (record.Has(cni::Part::kLink) || !record.link.foreign_host_ifnames.empty()) {
     return false;
@@ -31,7 +32,8 @@ bool IsWithoutALinkAndHeld(state::Host& host, const state::Record& record) {
 }  // namespace
 
 bool IsAlive(state::Host& host, const state::Record& record) {
-  // First: the path can be gone before the namespace is, or not be visible in our mount namespace.
+  // The veth first: the path can disappear before the namespace, or not be visible in our mount
+  // namespace.
   const auto has_live_peer = [&](const std::optional<rtnl::Link>& veth) {
     return veth && veth->peer_netns && host.net.IsNetnsAlive(*veth->peer_netns);
   };
@@ -65,8 +67,9 @@ void HeldAddresses::AddInNamespaces() {
   });
 }
 
-// The entry of a neighbour outlives it, for as long as there are few. Behind a bridge the FDB
-// tells: what it knows of a port goes with the port.
+// While the kernel has few neighbour entries, it also keeps the entry of a neighbour that is gone.
+// Behind a bridge the FDB shows whether the neighbour is there: the kernel deletes a port's FDB
+// entries with the port.
 void HeldAddresses::AddNeighbours() {
   std::set<Mac> behind_ports;
   for (const rtnl::FdbEntry& entry : host_.net.AllFdbEntries()) {

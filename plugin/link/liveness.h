@@ -1,12 +1,17 @@
-// Whether an attachment is alive, and which ones are.
+// Finds out whether an attachment is alive, and which attachments are alive.
 //
-// Alive    An attachment is, as long as its namespace is: a process or a mount still holds the one
-//          to which the peer of its host veth, or of a foreign plugin's, belongs, or, where no such
-//          end is known, the recorded one; or the recorded path still leads to the recorded
-//          namespace. That is told by its cookie: device and inode are soon another's. Before
-//          Linux 5.14 there is none, and our host veth alone tells.
-// Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a
-//          command works on counts as alive.
+// Alive    An attachment is alive while its network namespace exists. Any of these shows that the
+//          namespace exists:
+//          - The peer of the attachment's host veth, or of a host veth that another plugin created,
+//            is in a namespace that the kernel still has.
+//          - The recorded path leads to the recorded namespace.
+//          - The record names no host veth, neither ours nor of another plugin, and a process or a
+//            mount holds the recorded namespace.
+//          The namespace's cookie identifies it, because the kernel soon gives its device and inode
+//          to another namespace. Before Linux 5.14 there are no cookies; then only our host veth
+//          shows whether an attachment with a link of ours is alive.
+// Locks    This code takes no locks. Before a stale attachment is removed, its lock is tried: an
+//          attachment that a command works on counts as alive.
 // Errors   kKernel, kIo.
 #pragma once
 
@@ -23,18 +28,21 @@
 namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
-// The same where many are looked at: `veth` is its host veth, if that was among listed links. A
-// veth goes with the namespace of its other end, so one that is there tells; else the kernel is
-// asked.
+// Does the same for one of many attachments. `veth` is its host veth if a list of links had it. The
+// kernel deletes a veth together with the namespace of its peer, so a listed veth proves that the
+// attachment is alive. Without it, asks the kernel.
 [[nodiscard]] bool IsAlive(state::Host& host,
                            const state::Record& record,
                            const std::optional<rtnl::Link>& veth);
 
-// What addresses containers have, made by any plugin and in any way: a namespace that has a
-// leased address may be that of the lease's owner. So may what answered for it last and is behind a
-// bridge's port still, such as a virtual machine, or is on a link without an FDB. Looked for once,
-// when it is first asked for. Namespaces that nothing shows here, in /proc or as a mount, and that
-// nothing was sent to, are left out.
+// Finds the addresses that containers have, whatever plugin or program assigned them. An address
+// counts as held in any of these cases:
+//  - An interface in a namespace other than the host's has it.
+//  - The node has a neighbour entry for it, and the bridge's FDB still has the neighbour's MAC
+//    behind a port. A virtual machine is found this way.
+//  - The node has a neighbour entry for it that is permanent, or that is on a link without an FDB.
+// Reads the kernel once, when the addresses are first needed. Misses a namespace that is not
+// visible here, in /proc or as a mount, and to which the node has sent nothing.
 class HeldAddresses {
  public:
   explicit HeldAddresses(state::Host& host) : host_(host) {}
@@ -50,8 +58,8 @@ class HeldAddresses {
   std::optional<std::set<Ip>> addresses_;
 };
 
-// The records of all live attachments but one, read when they are first needed and then kept. To be
-// made anew for each lock they are used under: other commands write records meanwhile.
+// The records of all live attachments but one. They are read when first needed, and then kept.
+// Create a new object for each lock that it is used under: other commands write records in between.
 class LiveAttachments {
  public:
   LiveAttachments(state::Host& host, AttachmentId except)

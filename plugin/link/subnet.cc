@@ -11,7 +11,8 @@
 namespace nomad_bridge::link {
 namespace {
 
-// The network, also an idle one, that gave `link` an address; empty: none of ours but `except`.
+// Returns the network that gave `link` an address, also if the network is idle; empty if no network
+// of ours but `except` did.
 std::string NetworkOn(rtnl::Socket& net,
                       const rtnl::Link& link,
                       const state::Checkpoint& known,

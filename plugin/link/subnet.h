@@ -1,9 +1,10 @@
-// Whether the node sends what is for a network's addresses to its gateway, or out of another link.
+// Finds out whether the node sends packets for a network's addresses to the network's gateway, or
+// out of another link.
 //
-// Taken    A route of the main table out of another link takes addresses of a gateway's subnet, if
-//          it is as specific as the gateway's own, or more, and leads to the gateway or to what the
-//          network gives out. A wider route takes none. Nor does a route of policy routing or of a
-//          VRF, or a route without a link (blackhole).
+// Taken    Another link takes addresses from a gateway's subnet if the main table has a route
+//          through that link that is at least as specific as the gateway's own route, and that
+//          covers the gateway or addresses that the network assigns. A wider route takes none. Nor
+//          does a route of policy routing or of a VRF, or a route without a link (blackhole).
 // Errors   kKernel
 #pragma once
 
@@ -19,13 +20,13 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool Takes(const Route& route, const Cidr& gateway, const state::Record& record);
 
-// What frees the subnet that `taker` takes, if it is a bridge of ours without a port: its network's
-// config may name another bridge by now.
+// Returns how to free the subnet, if `taker` is a bridge of ours without a port. A bridge is left
+// over like this if its network's config now names another bridge.
 [[nodiscard]] std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker);
 
-// A link that takes more than single addresses from `gateway` of `record`, which is about to be set
-// up: its allocations, or those behind that link, would not be reached. `known` names the network
-// behind that link. One dump of the routes.
+// Returns a mismatch if a link takes more than single addresses from `gateway` of `record`, which
+// is about to be set up: either the network's allocations or the hosts behind that link would be
+// unreachable. `known` names the network behind that link. Costs one dump of the routes.
 [[nodiscard]] std::optional<Mismatch> FindTaker(rtnl::Socket& net,
                                                 const state::Checkpoint& known,
                                                 const state::Record& record,

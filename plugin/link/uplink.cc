@@ -11,14 +11,15 @@
 namespace nomad_bridge::link {
 namespace {
 
-// A container's, also one of ours that somebody has given another name.
+// Returns whether `link` is the host end of a container, also if somebody has renamed a host end of
+// ours.
 bool IsHostEnd(const rtnl::Link& link) {
   return link.kind == "veth" && link.peer_netns &&
          (link.name.starts_with("veth") || link.name.starts_with("vb-") ||
           state::ParseAlias(link.alias));
 }
 
-// As the reference plugins (8 digits), Docker (7) and we (11) name host ends.
+// Host ends have such names: from the reference plugins (8 digits), Docker (7) and us (11).
 bool IsGeneratedName(std::string_view name) {
   constexpr std::string_view kPrefix = "veth";
   constexpr std::size_t kLeastDigits = 7;
@@ -30,8 +31,8 @@ bool IsUplink(const rtnl::Link& port) {
   return !IsGeneratedName(port.name) && !IsHostEnd(port);
 }
 
-// The dump of ports has no kinds, and to be asked of each takes 20 us with a thousand. One that has
-// just gone is none.
+// The dump of ports has no kinds, and a query for each port takes 20 us with a thousand ports. A
+// port that is gone by now is no uplink.
 bool IsUplink(rtnl::Socket& net, const rtnl::Link& port) {
   if (IsGeneratedName(port.name)) {
     return false;
@@ -40,7 +41,8 @@ bool IsUplink(rtnl::Socket& net, const rtnl::Link& port) {
   return link && !IsHostEnd(*link);
 }
 
-// Whose MAC `entry` of `bridge` is, on this side of the uplinks.
+// Returns who has the MAC of `entry` on this node's side of `bridge`; nullopt if the MAC is beyond
+// an uplink, or on another bridge.
 std::optional<std::string> NameHolder(rtnl::Socket& net,
                                       const rtnl::Link& bridge,
                                       const rtnl::FdbEntry& entry) {
@@ -108,7 +110,7 @@ std::optional<std::string> FindMacHolder(rtnl::Socket& net,
 
 std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
   std::set<int> inside;   // bridges of this node alone
-  std::set<int> carried;  // by a port beyond which is another machine
+  std::set<int> carried;  // bridges with an operational port that leads to another machine
   for (const rtnl::Link& link : links) {
     if (link.kind == "bridge") {
       inside.insert(link.index);
@@ -133,14 +135,15 @@ std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
   return links;
 }
 
-// a.root-servers.net
+// The addresses of a.root-servers.net.
 Ip Beyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "198.41.0.4" : "2001:503:ba3e::2:30").value();
 }
 
 state::Record::DefaultRoutes FindDefaultRoutes(rtnl::Socket& net) {
   const auto has = [&](Family family) {
-    // For IPv6 as if it came by lo: else the kernel looks for an address to send from on all links.
+    // IPv6: the query names lo as the input link. Otherwise the kernel searches all links for a
+    // source address.
     const rtnl::RouteAnswer way =
         net.LookUpRoute({.destination = Beyond(family),
                          .input_link = family == Family::kIpv6 ? rtnl::kLoopbackIndex : 0});

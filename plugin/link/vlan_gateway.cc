@@ -9,12 +9,14 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// A VLAN link needs its bridge to be a member of the VLAN, besides those it is a member of already.
+// Returns the membership that a VLAN link needs its bridge to have. The bridge stays in its other
+// VLANs.
 PortVlans MembershipIn(std::uint16_t vlan) {
   return {.tagged = {{.first = vlan, .last = vlan}}, .keep_default = true};
 }
 
-// One end of a veth pair whose other end is a port of `bridge`: the reference plugin's.
+// Returns whether `link` is an end of a veth pair whose other end is a port of `bridge`. The
+// reference plugin creates such a pair.
 bool IsPair(state::Host& host, const rtnl::Link& link, const rtnl::Link& bridge) {
   const bool both_are_here = link.kind == "veth" && link.peer != 0 && !link.peer_netns;
   const std::optional<rtnl::Link> port =
@@ -50,7 +52,7 @@ void CheckGateway(state::Host& host,
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(vlan))) {
     differs("cut off from its VLAN", [&] { host.net.SetPortVlans(bridge, MembershipIn(vlan)); });
   }
-  CheckAdvertisements(host, bridge, link, mismatches);  // before it is up and hears them
+  CheckAdvertisements(host, bridge, link, mismatches);  // while it is down, it hears none
   if (!link.up) {
     differs("down", [&] { host.net.Change(link, {.up = true}); });
   }
@@ -70,10 +72,10 @@ std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
     return link;
   }
   mismatches.Add({Area::kBridge, name, Format("gateway '{}' is missing", name)}, [&] {
-    // False means that another ADD was faster: the link is there either way.
+    // False means that another ADD was faster. The link exists either way.
     static_cast<void>(host.net.CreateVlanLink(name, bridge, vlan));
     link = host.net.RequireLink(name);
-    Mismatches of_new(Mode::kRepair);  // it is down, of course
+    Mismatches of_new(Mode::kRepair);  // a new link is down: no mismatch to report
     CheckGateway(host, *link, bridge, vlan, of_new);
   });
   return link;
