@@ -16,7 +16,7 @@
 namespace nomad_bridge::config {
 namespace {
 
-// The CNI conventions' own labels win over CNI_ARGS: they are the newer way.
+// Labels of the CNI conventions take precedence over CNI_ARGS, the older way to pass them.
 cni::Labels ParseLabels(const Sources& sources) {
   constexpr std::string_view kShape = "an object with the strings 'key' and 'value'";
   cni::Labels labels = sources.args.labels;
@@ -27,7 +27,7 @@ cni::Labels ParseLabels(const Sources& sources) {
   return cni::LastOfEach(std::move(labels));
 }
 
-// What ADD alone refuses: an allocation that runs already is not to fail its CHECK for it.
+// Refuses what only ADD refuses. A running allocation must not fail its CHECK because of it.
 void CheckForAdd(const JsonView& config, const cni::Args& args) {
   if (!args.forged_key.empty()) {
     throw Error(
@@ -47,10 +47,10 @@ void CheckForAdd(const JsonView& config, const cni::Args& args) {
   }
 }
 
-// The reference firewall, portmap and loopback plugins never look at CNI_ARGS: under their names it
-// holds labels only, and a mistake in it is no reason to fail. But policies select an allocation by
-// its labels, and do so by the part kForward: a job that could hide its labels by a mistake in its
-// own arguments would escape them.
+// The reference firewall, portmap and loopback plugins never read CNI_ARGS: under their names it
+// holds only labels, and a mistake in it must not fail the command. But policies select allocations
+// by their labels, and the part kForward applies policies. If a mistake in a job's own arguments
+// hid its labels, the job would escape the policies.
 cni::Args ParseArgsFor(const cni::PluginType& type,
                        const cni::Request& request,
                        const JsonView& config) {
@@ -70,9 +70,9 @@ cni::Args ParseArgsFor(const cni::PluginType& type,
   }
 }
 
-// The keys of a config that were asked for.
+// The keys of a config that the code has looked up.
 struct Asked {
-  // At first those that are the runtime's.
+  // At first the keys that are for the runtime.
   std::vector<std::string> config = {"cniVersion",
                                      "cniVersions",
                                      "name",
@@ -97,7 +97,7 @@ Sources MakeSources(const cni::Request& request, const cni::PluginType& type, As
 
 bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
   return std::ranges::any_of(sets, [](const ipam::RangeSet& set) {
-    return !set.front().subnet.address.is_ipv4();  // all of a set are of one family
+    return !set.front().subnet.address.is_ipv4();  // a set has one family
   });
 }
 
@@ -109,7 +109,7 @@ void CheckMtuIsEnough(const JsonView& config, const LinkConfig& link, bool ipv6)
   }
 }
 
-// An interface that stays down has no use for addresses.
+// An interface that stays down needs no addresses.
 void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   if (parsed.link.disable_container_interface && !parsed.ipam.type.empty()) {
     throw config.Find("disableContainerInterface")
@@ -119,11 +119,12 @@ void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   }
 }
 
-// Often written one level too high.
+// Keys that are often written one level too high.
 constexpr std::array<std::string_view, 6> kIpamKeys =
     {"gateway", "rangeEnd", "rangeStart", "ranges", "resolvConf", "subnet"};
 
-// Names with other characters are extensions of somebody, or comments.
+// Finds keys with unknown names. A name with other characters is somebody's extension, or a
+// comment.
 void AddUnknownKeys(const JsonView& object,
                     const std::vector<std::string>& asked,
                     std::vector<UnknownKey>& unknown) {
@@ -137,8 +138,8 @@ void AddUnknownKeys(const JsonView& object,
   }
 }
 
-// The string under `key` of a value that need not be an object; `fallback` for none, and for what
-// ADD refuses, which has never been used.
+// Returns the string under `key`; `value` need not be an object. Returns `fallback` if there is no
+// string, or if ADD refuses it: no ADD has used it then.
 std::string UsedOr(const std::string& fallback,
                    const JsonView& value,
                    std::string_view key,
@@ -147,7 +148,7 @@ std::string UsedOr(const std::string& fallback,
   return is_string && is_valid(value.Find(key).String()) ? value.Find(key).String() : fallback;
 }
 
-// Whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
+// Returns whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
 bool MayBeIpamType(std::string_view ipam_type) {
   const std::vector<std::string> ours = cni::PluginTypeNames();
   return ipam_type == cni::kHostLocal ||
@@ -168,7 +169,7 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   }
   if (type.Provides(cni::Part::kLink)) {
     config.link = ParseLink(sources, type.defaults);
-    // These depend on two parts.
+    // These checks compare two parts of the config.
     CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
     CheckInterfaceMayStayDown(sources.config, config);
     if (const JsonView dns = sources.config.Find("dns")) {

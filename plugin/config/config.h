@@ -1,13 +1,14 @@
-// The network config: every key we read, checked in type, value and meaning before anything is
-// touched.
+// The network config: reads every key that we know, and checks its type, value and meaning before
+// any command changes anything.
 //
-// Shapes   the reference plugins' own keys; defaults are those of the name the binary was started
-//          under (plugin_type.h). runtimeConfig, args.cni and CNI_ARGS are folded in here. Of a MAC
-//          the strongest wins: runtimeConfig, args.cni, CNI_ARGS, config. MTU in bytes.
+// Shapes   The keys of the reference plugins. The name under which the binary was started decides
+//          the defaults (plugin_type.h). The result includes runtimeConfig, args.cni and CNI_ARGS.
+//          If several give a MAC, the first of these wins: runtimeConfig, args.cni, CNI_ARGS,
+//          config. MTU in bytes.
 // Errors   kInvalidConfig; kInvalidEnvironment for CNI_ARGS; kDecode for a key in two letter cases.
-//          kUnsupportedField for a key of the reference plugins that this name does not do, with
-//          what to do instead: never silently ignored. Unknown keys are ignored, as the
-//          specification asks.
+//          kUnsupportedField for a key of the reference plugins that this name does not support;
+//          the error says what to do instead. Such a key is never silently ignored. Unknown keys
+//          are ignored, as the specification requires.
 // Source   CNI conventions; the reference plugins' documentation.
 #pragma once
 
@@ -30,10 +31,10 @@
 
 namespace nomad_bridge::config {
 
-// Whether addresses that conflict with the gateway's are removed from the bridge.
+// Whether to remove addresses from the bridge that conflict with the gateway's addresses.
 enum class ForceAddress {
   kNo,
-  kOnOwnBridge,  // by default alone: not from a bridge that somebody else made, or that has an uplink
+  kOnOwnBridge,  // the default only: not from a bridge with an uplink or made by somebody else
   kYes,
 };
 
@@ -41,8 +42,8 @@ enum class ForceAddress {
 struct PortSpec {
   bool hairpin = false;
   bool isolated = false;
-  bool locked = false;             // frames from any MAC but the container's are dropped
-  bool source_check = false;       // it is in table bridge nomad-bridge (firewall/port_filter.h)
+  bool locked = false;             // drops frames from any MAC but the container's
+  bool source_check = false;       // by table bridge nomad-bridge (firewall/port_filter.h)
   std::optional<PortVlans> vlans;  // nullopt: the kernel's default
 
   [[nodiscard]] PortFlags Flags() const {
@@ -50,47 +51,48 @@ struct PortSpec {
   }
 };
 
-// Not a number: see link::MtuOf.
+// Stands for the MTU of the node's uplink: see link::MtuOf.
 constexpr int kUplinkMtu = -1;
 
-// firewalld's for links that nothing is refused from.
+// firewalld's zone for links from which it refuses nothing.
 constexpr const char* kDefaultFirewalldZone = "trusted";
 
-constexpr int kMinIpv6Mtu = 1280;  // of a link that has IPv6: RFC 8200, section 5
+constexpr int kMinIpv6Mtu = 1280;  // for a link with IPv6: RFC 8200, section 5
 constexpr int kEthernetMtu = 1500;
 
-// Bridge and port of an attachment: in its config, and in its record for all that come later.
+// Bridge and port of an attachment. The config has it, and the record keeps it for later commands.
 struct LinkSpec {
-  std::string bridge;  // of which our host veth is a port
+  std::string bridge;  // our host veth is a port of this bridge
   int mtu = 0;         // 0: the kernel's default; or kUplinkMtu
   ForceAddress force_address = ForceAddress::kNo;
   bool promisc_mode = false;
-  // Where the node and what lies behind it reach the container: the bridge itself, or the gateway
-  // of its VLAN, "<bridge>.<vlan>". In a record also a foreign plugin's bridge.
+  // The link through which the node, and hosts behind it, reach the container: the bridge itself,
+  // or the gateway of its VLAN, "<bridge>.<vlan>". In a record it may also be another plugin's
+  // bridge.
   std::string gateway_ifname;
   PortSpec port;
-  std::optional<Mac> mac;  // the container's, if the config asks for one
+  std::optional<Mac> mac;  // of the container, if the config sets it
 
-  // Of a gateway that is not the bridge itself.
+  // Returns the VLAN of the gateway; nullopt if the gateway is the bridge itself.
   [[nodiscard]] std::optional<std::uint16_t> GatewayVlan() const;
 };
 
 struct LinkConfig : LinkSpec {
   bool is_gateway = false;
   bool is_default_gateway = false;
-  bool requires_source_check = false;  // the config says so; else only where the kernel can
+  bool requires_source_check = false;  // set in the config; else only where the kernel supports it
   bool enable_dad = false;
   bool disable_container_interface = false;
 };
 
 struct IpamConfig {
-  // "host-local" is done in this process; any other plugin is run; empty: no addresses.
+  // "host-local" runs in this process; any other plugin is executed; empty: no addresses.
   std::string type;
   std::string data_dir;
   std::vector<ipam::RangeSet> ranges;
   std::vector<Route> routes;
   cni::Dns dns;  // from resolvConf
-  // CNI_ARGS IP, args.cni.ips, runtimeConfig.ips, in this order, each once.
+  // From CNI_ARGS IP, args.cni.ips and runtimeConfig.ips, in this order, without duplicates.
   std::vector<Ip> requested;
 };
 
@@ -98,7 +100,7 @@ struct ForwardSpec {
   firewall::ForwardHook forward_hook;  // no admin chain without Part::kForward
   firewall::Ingress ingress = firewall::Ingress::kOpen;
   firewall::Inbound inbound = firewall::Inbound::kAny;
-  std::string firewalld_zone = kDefaultFirewalldZone;  // for gateway_ifname, where firewalld runs
+  std::string firewalld_zone = kDefaultFirewalldZone;  // for gateway_ifname, if firewalld runs
 };
 
 struct PublishSpec {
@@ -106,41 +108,41 @@ struct PublishSpec {
   bool masq_all = false;
 };
 
-// What the config says of rules, as records store it: Part::kForward's, kPorts' and kMasquerade's.
+// The config's keys about rules, as records store them: for Part::kForward, kPorts and kMasquerade.
 struct RuleSpec : ForwardSpec, PublishSpec {
   bool ip_masq = false;
-  bool random_ports = false;  // of what is masqueraded
+  bool random_ports = false;  // when masquerading
 };
 
 struct RulesConfig : RuleSpec {
   std::vector<portmap::PortMapping> ports;
-  bool policy_required = false;  // no ADD before policies were applied on this node
+  bool policy_required = false;  // no ADD before policies have been applied on this node
 };
 
-// That nothing here asks for: a runtime's, another plugin's, or misspelt.
+// A key that this code does not read: it is for a runtime or another plugin, or is misspelt.
 struct UnknownKey {
   std::string key;      // "ipam.rangStart"
-  std::string nearest;  // a key that is meant perhaps; may be empty
+  std::string nearest;  // a known key with a similar name; may be empty
 };
 
 struct Config {
   LinkConfig link;
   IpamConfig ipam;
   RulesConfig rules;
-  cni::Dns dns;        // the config's own; if it has any, it replaces ipam's wholly
+  cni::Dns dns;        // the config's own; if it is not empty, it replaces all of ipam's
   cni::Labels labels;  // CNI_ARGS, then args.cni.labels
   bool repair_on_check = true;
   std::optional<cni::Result> prev_result;
   std::vector<UnknownKey> unknown_keys;
 };
 
-// For ADD and CHECK: the settings of all parts of `type`. Keys of other parts are not looked at:
-// they may be another plugin's.
+// Parses a config for ADD and CHECK: the settings of all parts of `type`. Ignores keys of other
+// parts, because they may be another plugin's.
 [[nodiscard]] Config ParseConfig(const cni::Request& request, const cni::PluginType& type);
 
-// For DEL, GC and STATUS, which must work with a config that ADD would refuse: what can be read,
-// defaults for the rest. Never throws for a config in which no key stands in two letter cases, as
-// ReadRequest returns it for these verbs.
+// The config for DEL, GC and STATUS, which must work even if ADD would refuse the config. Has the
+// values that can be read, and defaults for all others. Parsing never throws unless a key occurs in
+// two letter cases; ReadRequest removes such keys for these verbs.
 struct LenientConfig {
   std::string bridge;
   std::string ipam_type;

@@ -27,7 +27,8 @@ ipam::RangeSpec ParseRange(const JsonView& object) {
   return MakeSpec(object, subnet.Subnet());
 }
 
-// An array of sets, each an array of ranges; go-cni's capability has bare ranges in place of sets.
+// Appends an array of sets, each an array of ranges. go-cni's capability has ranges instead of
+// sets.
 void AppendSets(SpecSets& sets, const std::vector<JsonView>& elements) {
   for (const JsonView& element : elements) {
     const bool is_bare = element.Kind() == "object";
@@ -39,15 +40,15 @@ void AppendSets(SpecSets& sets, const std::vector<JsonView>& elements) {
   }
 }
 
-// subnet, rangeStart, rangeEnd and gateway in ipam itself: one range. If the network has no other
-// range, `subnet`, the default, stands in for a missing one.
+// Appends the range of the keys subnet, rangeStart, rangeEnd and gateway in ipam itself. If the
+// config has no range at all, uses `subnet`, the default, for a missing subnet.
 void AppendOldStyle(SpecSets& sets, const JsonView& ipam, const std::string& subnet) {
   if (ipam.FindString("subnet")) {
     sets.push_back({ParseRange(ipam)});
     return;
   }
   const bool is_alone = sets.empty() && ipam.ElementsOf("ranges").empty();
-  // The reference plugin ignores these silently, and gives out other addresses than were asked for.
+  // The reference plugin silently ignores these keys, and assigns other addresses than intended.
   for (const char* const key : {"rangeStart", "rangeEnd", "gateway"}) {
     if (ipam.FindAddress(key) && !(is_alone && !subnet.empty())) {
       throw ipam.Find(key).Wrong(
@@ -64,7 +65,7 @@ void AppendDefault(SpecSets& sets, const JsonView& ipam, const std::string& subn
   sets.push_back({MakeSpec(ipam, *parsed)});
 }
 
-// The message is the reference plugin's, whose test suites look for it.
+// The message is the same as the reference plugin's, because its test suites check it.
 void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::string& cni_version) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     const auto count = std::ranges::count_if(sets, [&](const ipam::RangeSet& set) {
@@ -79,7 +80,7 @@ void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::stri
   }
 }
 
-// In the reference plugin's order: the runtime's, the old style's, then 'ipam.ranges'.
+// Reads ranges in the reference plugin's order: the runtime's, the old style's, then 'ipam.ranges'.
 std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defaults& defaults) {
   SpecSets sets;
   AppendSets(sets, sources.runtime.ElementsOf("ipRanges"));
@@ -93,7 +94,8 @@ std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defau
   return ranges;
 }
 
-// Stricter than for another plugin's result: the kernel would refuse these after half an ADD.
+// Stricter than for another plugin's result: the kernel would refuse such a route, and ADD would
+// fail halfway.
 Route ParseOwnRoute(const JsonView& object) {
   Route route = cni::ParseRoute(object);
   const Cidr& destination = route.destination;
@@ -133,9 +135,9 @@ cni::Dns ParseResolvConf(const JsonView& ipam) {
   }
   cni::Dns dns;
   for (const std::string& line : SplitFields(*file, "\n")) {
-    // Printable: a file may hold bytes that are not UTF-8, and these go into a result.
+    // Printable: the file may have bytes that are not UTF-8, and a result must be UTF-8.
     const std::vector<std::string> words = SplitFields(Printable(line), " ");
-    // A keyword without a value is nothing. Comments begin with no keyword either.
+    // Ignores a keyword without a value. Comments need no check: they begin with no keyword.
     if (words.size() > 1) {
       AppendLine(dns, words);
     }
@@ -143,7 +145,7 @@ cni::Dns ParseResolvConf(const JsonView& ipam) {
   return dns;
 }
 
-// "10.0.0.5" and "10.0.0.5/24" both name an address; the prefix length is the range's.
+// "10.0.0.5" and "10.0.0.5/24" both mean the address. The prefix length comes from the range.
 Ip ParseRequested(const JsonView& element) {
   const std::string text = element.String();
   const std::optional<Cidr> with_prefix = Cidr::Parse(text);
@@ -186,7 +188,7 @@ std::string ParseIpamType(const JsonView& ipam, const cni::Defaults& defaults) {
   if (type.find('/') != type.npos) {
     throw ipam.Find("type").Wrong("the name of a plugin, without '/'");
   }
-  // The reference plugin makes a bare link of it, and gives no reason why there is no address.
+  // The reference plugin creates a link without addresses, and gives no reason.
   for (const char* const key : {"subnet", "ranges"}) {
     if (type.empty() && ipam.Find(key)) {
       throw ipam.Find(key).Wrong("only together with 'ipam.type', as \"host-local\"");
@@ -200,11 +202,11 @@ std::string ParseIpamType(const JsonView& ipam, const cni::Defaults& defaults) {
 IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
   IpamConfig config{.type = ParseIpamType(sources.ipam, defaults), .data_dir = defaults.data_dir};
   if (config.type != cni::kHostLocal) {
-    return config;  // the other keys are for the plugin of that name
+    return config;  // the other keys are for that plugin
   }
   config.data_dir = ParseDataDir(sources.ipam, defaults);
   config.routes = sources.ipam.FindEach("routes", ParseOwnRoute);
-  if (sources.is_add) {  // the file may be away for a moment, and nothing else is about its content
+  if (sources.is_add) {  // only ADD needs its content, and the file may be missing for a moment
     config.dns = ParseResolvConf(sources.ipam);
   }
   config.ranges = ParseRanges(sources, defaults);
@@ -212,7 +214,7 @@ IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
   return config;
 }
 
-// A relative one would depend on the runtime; a NUL would cut the path short in the kernel.
+// A relative path would depend on the runtime. The kernel would end the path at a NUL.
 bool IsDirectoryPath(std::string_view path) {
   return path.starts_with('/') && path.find('\0') == path.npos;
 }

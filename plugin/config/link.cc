@@ -7,7 +7,7 @@
 namespace nomad_bridge::config {
 namespace {
 
-constexpr int kMinMtu = 68;  // RFC 791: what every link must carry
+constexpr int kMinMtu = 68;  // RFC 791: the minimum that every link must carry
 constexpr int kMaxMtu = 65535;
 constexpr int kFirstVlan = 1;
 constexpr int kLastVlan = 4094;
@@ -33,7 +33,7 @@ int ParseMtu(const JsonView& config) {
   if (mtu.Kind() == "string" && mtu.String() == "auto") {
     return kUplinkMtu;
   }
-  // Not Integer(): its message would not have all of what is allowed.
+  // Not Integer(): its message would not list all allowed values.
   const std::optional<std::int64_t> bytes = mtu.FindInteger();
   if (!bytes || *bytes > kMaxMtu || (*bytes < kMinMtu && *bytes != 0)) {
     throw mtu.Wrong(
@@ -44,7 +44,8 @@ int ParseMtu(const JsonView& config) {
   return static_cast<int>(*bytes);
 }
 
-// From the weakest to the strongest, as in the reference plugin; each is checked, even if unused.
+// Reads from the weakest source to the strongest, as in the reference plugin. Checks each value,
+// even if it is not used.
 std::optional<Mac> ParseMac(const Sources& sources) {
   std::optional<Mac> chosen;
   const auto read = [&](const JsonView& object) {
@@ -66,7 +67,8 @@ std::optional<Mac> ParseMac(const Sources& sources) {
   return chosen;
 }
 
-// A default gateway is a gateway. By default there is one unless the config has routes of its own.
+// A default gateway is a gateway, too. By default the gateway is the default gateway unless the
+// config has routes.
 void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> is_default = sources.config.FindBool("isDefaultGateway");
   link.is_gateway = sources.config.FindBool("isGateway").value_or(defaults.is_gateway);
@@ -75,7 +77,7 @@ void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkCon
   link.is_gateway = link.is_gateway || link.is_default_gateway;
 }
 
-// The node's own address may be on the bridge: only a config that says so removes it.
+// Only an explicit setting removes addresses from any bridge: the node's own address may be on it.
 ForceAddress ParseForceAddress(const JsonView& config, const cni::Defaults& defaults) {
   const std::optional<bool> force = config.FindBool("forceAddress");
   if (force) {
@@ -84,7 +86,7 @@ ForceAddress ParseForceAddress(const JsonView& config, const cni::Defaults& defa
   return defaults.force_address ? ForceAddress::kOnOwnBridge : ForceAddress::kNo;
 }
 
-// A bridge in promiscuous mode hands a port's packets back by itself.
+// A bridge in promiscuous mode sends a port's packets back itself, without hairpin mode.
 void ParseModes(const JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> hairpin = config.FindBool("hairpinMode");
   link.promisc_mode = config.FindBool("promiscMode").value_or(false);
@@ -99,7 +101,7 @@ std::uint16_t ParseVlan(const JsonView& id) {
   return static_cast<std::uint16_t>(id.Integer(kFirstVlan, kLastVlan));
 }
 
-// One element of vlanTrunk: a range, an id, or both of them.
+// Parses one element of vlanTrunk: a range, an id, or both.
 void ParseTrunk(const JsonView& element, std::vector<VlanRange>& trunk) {
   const JsonView first = element.Find("minID");
   const JsonView last = element.Find("maxID");
@@ -120,7 +122,7 @@ void ParseTrunk(const JsonView& element, std::vector<VlanRange>& trunk) {
   }
 }
 
-// By default only without a trunk: the addresses that an allocation has in its VLANs are not known.
+// By default off with a trunk, because we do not know an allocation's addresses in its VLANs.
 void ParseSourceCheck(const JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const bool is_trunk = link.port.vlans && !link.port.vlans->tagged.empty();
   const std::optional<bool> wanted = config.FindBool("sourceCheck");

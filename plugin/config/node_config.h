@@ -1,10 +1,11 @@
-// What an operator says of a node, in /etc/nomad-bridge/config.json: for commands and for what
-// Nomad's own networks have no place for in a CNI config.
+// The operator's settings of a node, in /etc/nomad-bridge/config.json: for commands, and for
+// Nomad's own networks, whose CNI configs have no place for them.
 //
 // Shape   {"ignore": ["ports.world"], "policy": {"required": true}}; all keys may be missing.
 //         Comments are // and /* */.
-// Errors  kInvalidConfig: msg is "FILE:LINE:COLUMN: ...", where it cannot be told whether policies
-//         are required. kIo. No file: the defaults. Anything else that is wrong is a value.
+// Errors  kInvalidConfig if the file does not show whether policies are required; msg is
+//         "FILE:LINE:COLUMN: ...". kIo. Any other mistake is a value in `problems`. Without the
+//         file, the defaults.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ namespace nomad_bridge::config {
 constexpr const char* kNodeConfigFile = "/etc/nomad-bridge/config.json";
 
 struct NodeConfig {
-  std::vector<std::string> ignore;    // checks of doctor, by their ids; as far as it can be read
-  std::vector<std::string> problems;  // what of the file is not read, and why: each with its place
-  bool policy_required = false;       // no ADD before policies were applied
+  std::vector<std::string> ignore;    // ids of doctor's checks, as far as they can be read
+  std::vector<std::string> problems;  // what was not read from the file, with place and reason
+  bool policy_required = false;       // no ADD before policies have been applied
 };
 
 [[nodiscard]] NodeConfig ReadNodeConfig();

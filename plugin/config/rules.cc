@@ -8,12 +8,12 @@
 namespace nomad_bridge::config {
 namespace {
 
-constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN, less its terminator
+constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN without the NUL
 constexpr int kMaxMarkBit = 31;
 constexpr int kMaxPort = 65535;
 
-// Not a built-in chain or target, nor the chain that jumps to the admin chain: the jump would loop,
-// or be none.
+// Returns whether the name can be an admin chain. Refuses built-in chains and targets, and
+// CNI-FORWARD, which jumps to the admin chain: the jump would be a loop, or not a jump.
 bool IsChainName(std::string_view name) {
   constexpr std::array<std::string_view, 8> kTaken = {
       "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
@@ -33,15 +33,15 @@ std::string ParseAdminChain(const JsonView& config, const cni::Defaults& default
   return chain;
 }
 
-// "unsupported 'backend': \"pf\""; `instead` becomes the details.
+// Returns "unsupported 'backend': \"pf\""; `instead` becomes the details.
 Error Unsupported(const JsonView& field, std::string_view instead) {
   return {Code::kUnsupportedField,
           Format("unsupported '{}': {}", field.path(), field.Shown()),
           std::string(instead)};
 }
 
-// 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those
-// that iptables shows. 'firewalld' is the firewall plugin's.
+// 'iptables' and 'nftables' mean the same here: our own table, and static rules in the tables that
+// iptables shows. 'firewalld' is only for the firewall plugin.
 void CheckBackend(const JsonView& config, std::string_view key, bool may_be_firewalld) {
   const std::optional<std::string> backend = config.FindString(key);
   if (backend && *backend != "iptables" && *backend != "nftables" &&
@@ -53,8 +53,8 @@ void CheckBackend(const JsonView& config, std::string_view key, bool may_be_fire
   }
 }
 
-// Conditions are in iptables' or nft's syntax, which we do not parse; the admin chain can do the
-// same.
+// Conditions have the syntax of iptables or nft, which this code does not parse. The admin chain
+// can do the same.
 void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {
@@ -66,8 +66,8 @@ void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   }
 }
 
-// The reference plugin marks packets first and masquerades what is marked. No mark is needed here:
-// the keys are checked, and have no effect.
+// The reference plugin marks packets first, and masquerades marked packets. We need no mark, so the
+// keys are checked and have no effect.
 void CheckMarking(const JsonView& config) {
   const std::optional<int> bit = config.FindInteger<int>("markMasqBit", kMaxMarkBit);
   const std::optional<std::string> chain = config.FindString("externalSetMarkChain");
@@ -85,7 +85,7 @@ std::uint16_t ParsePort(const JsonView& port) {
   return static_cast<std::uint16_t>(port.Integer(1, kMaxPort));
 }
 
-// Protocol and host address are checked by portmap::MakePortMappings.
+// portmap::MakePortMappings checks the protocol and the host address.
 portmap::PortMappingSpec ParseMapping(const JsonView& object) {
   constexpr std::string_view kShape =
       "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'";

@@ -1,4 +1,4 @@
-// The parts of ParseConfig, one per file; no other code includes this.
+// The parts of ParseConfig, one per file. Only the files of ParseConfig include this header.
 //
 // Errors  kInvalidConfig, kUnsupportedField.
 // Owner   Sources points into the request's config, which must outlive it.
@@ -15,7 +15,7 @@ namespace nomad_bridge::config {
 
 using cni::JsonView;
 
-// Where settings come from, besides the config's own keys.
+// Where settings come from.
 struct Sources {
   JsonView config;
   JsonView ipam;     // config.ipam
@@ -28,13 +28,13 @@ struct Sources {
 
 [[nodiscard]] LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults);
 [[nodiscard]] IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults);
-// forward_hook.ipv6 is left false: it depends on the addresses.
+// Leaves forward_hook.ipv6 false, because it depends on the addresses.
 [[nodiscard]] RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type);
 
-// An interface's name that does not mean something else to the kernel.
+// Returns whether `name` can be an interface name and has no other meaning to the kernel.
 [[nodiscard]] bool IsBridgeName(std::string_view name);
 
-// Whether `path` can be that of the directory of leases.
+// Returns whether `path` can be the path of the directory of leases.
 [[nodiscard]] bool IsDirectoryPath(std::string_view path);
 
 }  // namespace nomad_bridge::config
