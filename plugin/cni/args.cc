@@ -23,7 +23,7 @@ Error Bad(std::string_view pair, std::string_view allowed) {
           Cat("allowed: ", allowed)};
 }
 
-// At the first '=': a query string or base64 is a value like any other.
+// Splits at the first '=', because a value may contain '=', as query strings and base64 do.
 Pair ParsePair(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == text.npos || equals == 0) {
@@ -41,7 +41,7 @@ std::vector<Pair> Split(std::string_view text) {
       break;
     }
     text.remove_prefix(semicolon + 1);
-    // The Go plugins refuse a ';' at the end too: a value may have been cut there.
+    // The Go plugins also refuse a ';' at the end: a value may have been cut off there.
     if (text.empty()) {
       throw Bad(text, "pairs KEY=VALUE with ';' between them, none behind the last");
     }
@@ -58,7 +58,7 @@ bool ParseBool(const Pair& pair) {
   return is_true;
 }
 
-// As in Go, an empty value is none.
+// Returns nullopt for an empty value, as in Go.
 std::optional<Mac> ParseMac(const Pair& pair) {
   const std::optional<Mac> mac = Mac::Parse(pair.value);
   if (!pair.value.empty() && (!mac || !mac->IsUnicast())) {
@@ -67,7 +67,7 @@ std::optional<Mac> ParseMac(const Pair& pair) {
   return mac;
 }
 
-// The prefix length is the range's; one that is given is only checked.
+// Drops the prefix length after checking it: the range has the prefix length.
 std::optional<Ip> ParseIp(const Pair& pair) {
   const std::string_view bare = pair.value.substr(0, pair.value.find('/'));
   const bool has_prefix = bare.size() != pair.value.size();
@@ -78,7 +78,8 @@ std::optional<Ip> ParseIp(const Pair& pair) {
   return ip;
 }
 
-// Of the keys that Nomad and Kubernetes write themselves, in capitals and once each.
+// Returns a key of Nomad or Kubernetes that neither writes like this: a key not in capitals, or the
+// second of two equal keys. Empty if there is none.
 std::string FindForgedKey(const std::vector<Pair>& pairs) {
   std::set<std::string> seen;
   const auto forged = std::ranges::find_if(pairs, [&](const Pair& pair) {
@@ -91,7 +92,7 @@ std::string FindForgedKey(const std::vector<Pair>& pairs) {
   return forged == pairs.end() ? "" : ValidUtf8(forged->key);
 }
 
-// Nomad's and Kubernetes' keys need no IgnoreUnknown.
+// Returns whether the key is Nomad's or Kubernetes', which is allowed without IgnoreUnknown.
 bool IsKnownLabel(const std::string& lower_key) {
   return lower_key.starts_with("nomad_") || lower_key.starts_with("k8s_pod_");
 }
@@ -111,12 +112,12 @@ Args ParseArgs(std::string_view text) {
     } else if (pair.key == "IP") {
       args.ip = ParseIp(pair);
     } else {
-      // A record is JSON, which holds UTF-8 only, and comments must equal the record's labels.
+      // A record is JSON, which is UTF-8 only, and comments must equal the record's labels.
       args.labels.push_back({ValidUtf8(pair.key), ValidUtf8(pair.value)});
       unknown += IsKnownLabel(Lower(pair.key)) ? "" : Cat(unknown.empty() ? "" : ";", pair.text);
     }
   }
-  // Decided at the end: IgnoreUnknown may stand anywhere.
+  // Checked at the end, because IgnoreUnknown may be anywhere in the text.
   if (!ignore_unknown && !unknown.empty()) {
     throw Bad(unknown,
               "MAC, IP, NOMAD_* and K8S_POD_*, and any other key together with IgnoreUnknown=1");

@@ -38,7 +38,7 @@ PluginConfig Parse(const JsonView& plugin) {
   return {.type = *type, .request = RequestFor(Verb::kAdd, plugin.value().dump())};
 }
 
-// Runtimes go by the name of the file, and leave out one of the other shape.
+// Refuses a document whose shape does not fit the file's name: runtimes ignore such a file.
 void RequireShapeOf(const JsonView& config, std::string_view path) {
   const bool is_list = static_cast<bool>(config.Find("plugins"));
   if (path.ends_with(".conflist") && !is_list) {
@@ -89,7 +89,8 @@ std::vector<PluginConfig> ParseFile(const nlohmann::json& document, const std::s
   }
 }
 
-// One with a mistake in it is not for us if it does not even mention our type.
+// Returns whether the config has a plugin of our type. A config with a mistake in it counts only if
+// its text mentions our type.
 bool NamesOurType(const std::string& path) {
   const std::string type = PluginTypeNames().front();
   std::string text;

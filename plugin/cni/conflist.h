@@ -1,9 +1,9 @@
-// Network configs as files of a runtime: lists of plugins (*.conflist), and single ones (*.conf,
-// *.json).
+// Network configs in the files of a runtime: lists of plugins (*.conflist), and single plugins
+// (*.conf, *.json).
 //
-// Shapes  {"cniVersion", "name", "plugins": [{"type", ...}, ...]}, or one such plugin with a name
-//         of its own. A plugin of a list is configured with the list's name and version.
-// Errors  kIo if a file cannot be read; kDecode, kInvalidConfig naming file and key.
+// Shapes  {"cniVersion", "name", "plugins": [{"type", ...}, ...]}, or one such plugin with its own
+//         name. A plugin of a list has the list's name and version.
+// Errors  kIo if a file cannot be read; kDecode, kInvalidConfig; the errors name file and key.
 // Source  CNI specification 1.1.0, "Network configuration format"; libcni's ConfFiles.
 #pragma once
 
@@ -15,12 +15,12 @@
 
 namespace nomad_bridge::cni {
 
-// `path`, or if that is a directory the configs in it, by name; none if it does not exist. Of
-// /etc/cni/net.d only those with a plugin of type nomad-bridge: podman and other runtimes have
-// their networks there, made of plugins that have the other names that we go by.
+// Returns `path` or, if it is a directory, the configs in it, sorted by name; none if it does not
+// exist. From /etc/cni/net.d returns only configs with a plugin of type nomad-bridge: podman and
+// other runtimes keep their networks there, and use plugins with our other names.
 [[nodiscard]] std::vector<std::string> FindConfigFiles(const std::string& path);
 
-// Those of Nomad, or if there are none those of other runtimes.
+// Returns Nomad's configs or, if there are none, the configs of other runtimes.
 [[nodiscard]] std::vector<std::string> FindDefaultConfigFiles();
 
 struct PluginConfig {
@@ -28,10 +28,10 @@ struct PluginConfig {
   Request request;  // an ADD, without an attachment
 };
 
-// All plugins of a file in their order, ours and others'.
+// Returns all plugins of a file in their order, ours and others'.
 [[nodiscard]] std::vector<PluginConfig> ReadPluginConfigs(const std::string& path);
 
-// The same, with the file as a whole.
+// The plugins of a file, and the file as a whole.
 struct ConfigDocument {
   JsonPtr document;
   std::vector<PluginConfig> plugins;

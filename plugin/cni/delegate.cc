@@ -25,7 +25,7 @@ std::string Named(const DelegatedIpam& ipam) {
   return Format("IPAM plugin '{}'", ipam.type);
 }
 
-// With the messages of Go's pkg/invoke.
+// Throws with the same messages as Go's pkg/invoke.
 void CheckType(const std::string& type) {
   if (type.empty()) {
     throw Error(Code::kInvalidConfig, "no plugin name provided", "'ipam.type' is empty");
@@ -37,8 +37,8 @@ void CheckType(const std::string& type) {
   }
 }
 
-// Under any of our names but host-local's, which is never delegated, we would start ourselves with
-// the same config, and so on.
+// Refuses a plugin that is this program. Under any of our names but host-local, which is never
+// delegated, this program would run itself with the same config, and so on without an end.
 void CheckIsAnother(const std::string& type, const struct stat& found) {
   struct stat self {};
   if (::stat("/proc/self/exe", &self) == 0 && self.st_dev == found.st_dev &&
@@ -49,10 +49,11 @@ void CheckIsAnother(const std::string& type, const struct stat& found) {
   }
 }
 
-// No message may hold "not found", which go-cni takes for success on DEL.
+// Returns the plugin's path. No message may contain "not found": go-cni takes it for success on
+// DEL.
 std::string FindPlugin(const DelegatedIpam& ipam) {
   CheckType(ipam.type);
-  // Without empty ones, which exec(3) would take for the current directory.
+  // Without empty directories, which exec(3) would take for the current directory.
   const std::vector<std::string> directories = SplitFields(ipam.cni_path, ":");
   for (const std::string& directory : directories) {
     std::string path = Cat(directory, '/', ipam.type);
@@ -74,7 +75,7 @@ std::string FindPlugin(const DelegatedIpam& ipam) {
               "'ipam.type' names it, CNI_PATH the directories");
 }
 
-// Ours, with `variables` in the place of those of the same name.
+// Returns our environment, in which `variables` replace variables of the same name.
 std::vector<std::string> Environ(const std::map<std::string, std::string>& variables) {
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -89,16 +90,16 @@ std::vector<std::string> Environ(const std::map<std::string, std::string>& varia
   return all;
 }
 
-// The error document that a plugin which failed has printed; nullopt if it is none.
+// Returns the error document that a failed plugin has printed; nullopt if the output is none.
 std::optional<Error> FindError(const std::string& out) {
   try {
     const JsonPtr document = ParseJson(out, "stdout");
     const JsonView error(*document, "");
-    // Any number: the codes are the plugin's, and ours has room for them all.
+    // Any number is allowed: plugins have codes of their own, and our type can hold them.
     const auto code = error.FindInteger<int>("code", std::numeric_limits<int>::max());
     const std::string msg = error.FindString("msg").value_or(std::string());
     if (!code && msg.empty()) {
-      return std::nullopt;  // a result, for example
+      return std::nullopt;  // for example a result
     }
     return Error(static_cast<Code>(code.value_or(0)),
                  msg,
@@ -108,14 +109,14 @@ std::optional<Error> FindError(const std::string& out) {
   }
 }
 
-// How it ended and what it printed, for an end without an error document.
+// Returns how the plugin ended and what it printed. Used if it printed no error document.
 std::string Details(const ExitInfo& exit) {
   std::string details = exit.HowItEnded();
   if (!exit.out.empty()) {
     details += Cat("; stdout: ", Excerpt(exit.out, kMaxPrintedBytes));
   }
   if (!exit.err.empty()) {
-    // The last lines are nearest to the reason.
+    // The end of stderr: the last lines most likely name the reason.
     const std::size_t begin = exit.err.size() - std::min(exit.err.size(), kMaxPrintedBytes);
     details += Cat("; stderr: ", Excerpt(exit.err.substr(begin), kMaxPrintedBytes));
   }
@@ -177,7 +178,7 @@ std::string InvokeIpam(const DelegatedIpam& ipam,
                                  .environment = Environ(variables),
                                  .input = ipam.config,
                                  .timeout = timeout});
-  // A whole line, as the next one there is another's.
+  // Ends the last line, because the next line in the log is not the plugin's.
   const bool is_cut = !exit.err.empty() && exit.err.back() != '\n';
   WriteLog(exit.err + (is_cut ? "\n" : ""));
   if (!exit.Succeeded()) {
@@ -206,7 +207,7 @@ Result ParseDelegated(const DelegatedIpam& ipam,
     }
     result = ParseIpamResult(object, version);
   } catch (const Error& error) {
-    // Not kInvalidConfig, as the caught error is: the plugin is wrong, not the config.
+    // Not kInvalidConfig, which the caught error has: the plugin is wrong, not the config.
     throw Error(Code::kDelegate, Cat("cannot use the answer of ", Named(ipam)), error.what());
   }
   if (result.ips.empty()) {

@@ -1,7 +1,9 @@
-// The errors of a command that goes on past them (DEL, GC), thrown together at its end.
+// The errors of a command that continues after an error (DEL, GC). They are thrown together at its
+// end.
 //
 // Shapes  One string per error, "cannot remove <what>: <msg>: <details>"; joined with "; ".
-// Errors  ThrowIfAny throws kIncomplete, all errors in its details; Try catches what `act` throws.
+// Errors  ThrowIfAny throws kIncomplete with all errors in the details. Try catches what `act`
+//         throws.
 #pragma once
 
 #include <exception>
@@ -16,7 +18,8 @@
 
 namespace nomad_bridge::cni {
 
-// A message of another program without "not found", which go-cni takes for success on DEL.
+// Rewords "not found" in the message of another program: go-cni takes these words for success on
+// DEL.
 [[nodiscard]] inline std::string WithoutNotFound(std::string text) {
   constexpr std::string_view kMisleading = "not found";
   for (std::size_t at = text.find(kMisleading); at != text.npos; at = text.find(kMisleading)) {
@@ -30,7 +33,7 @@ class ErrorList {
   ErrorList() = default;
   explicit ErrorList(std::vector<std::string> list) : list_(std::move(list)) {}
 
-  // `what` completes "cannot remove ...".
+  // Runs `act`, and adds its error to the list. `what` completes "cannot remove ...".
   void Try(const std::string& what, const std::function<void()>& act) {
     try {
       act();
@@ -45,14 +48,14 @@ class ErrorList {
   [[nodiscard]] bool empty() const { return list_.empty(); }
   [[nodiscard]] const std::vector<std::string>& list() const { return list_; }
 
-  // `msg` is what could not be completed.
+  // `msg` says what could not be completed.
   void ThrowIfAny(const std::string& msg) const {
     if (!list_.empty()) {
       throw Error(Code::kIncomplete, msg, Join(list_));
     }
   }
 
-  // "first; second; third".
+  // Returns "first; second; third".
   [[nodiscard]] static std::string Join(const std::vector<std::string>& list) {
     return WithoutNotFound(Joined(list, "; "));
   }

@@ -13,14 +13,15 @@ namespace {
 
 using nlohmann::json;
 
-// Copying and printing a document recurse: this bounds the stack.
+// Limits the stack: copying and printing a document are recursive.
 constexpr std::size_t kMaxDepth = 1000;
 constexpr std::size_t kMaxShownBytes = 160;
 constexpr std::size_t kMaxComplaintBytes = 300;
 const json kMissing;
 
-// How deep arrays and objects nest. Measured before parsing, which would need 100 bytes of memory
-// for every '['; a parser callback could stop there too, but makes nlohmann's parser quadratic.
+// Returns how deep arrays and objects are nested. Measured before parsing, because the parser needs
+// 100 bytes of memory for every '['. A parser callback could stop there, too, but makes nlohmann's
+// parser quadratic.
 std::size_t DepthOf(std::string_view text) {
   std::size_t depth = 0;
   std::size_t deepest = 0;
@@ -30,7 +31,7 @@ std::size_t DepthOf(std::string_view text) {
     if (c == '"') {
       is_in_string = !is_in_string;
     } else if (is_in_string) {
-      at += c == '\\' ? 1 : 0;  // what it escapes, perhaps a '"'
+      at += c == '\\' ? 1 : 0;  // skip the escaped character, which may be a '"'
     } else if (c == '[' || c == '{') {
       deepest = std::max(deepest, ++depth);
     } else if ((c == ']' || c == '}') && depth > 0) {
@@ -56,7 +57,7 @@ JsonPtr ParseJson(std::string_view text, std::string_view name) {
   try {
     return JsonPtr(new json(json::parse(text)));
   } catch (const json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
+    // what() is "[json.exception.parse_error.101] parse error at line 1, ..." and quotes the input.
     const std::string_view what = error.what();
     throw refused(CutUtf8(Printable(what.substr(what.find("] ") + 2)), kMaxComplaintBytes));
   }
@@ -159,7 +160,7 @@ bool JsonView::Bool() const {
 }
 
 std::optional<std::int64_t> JsonView::FindInteger() const {
-  // Numbers beyond int64 come as unsigned or as floating point. As in Go, 1500.0 is none.
+  // Numbers beyond int64 are unsigned or floating point. As in Go, 1500.0 is no integer.
   const bool fits = value_->is_number_unsigned()
                         ? value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX)
                         : value_->is_number_integer();
@@ -218,7 +219,8 @@ Error JsonView::Wrong(std::string_view allowed) const {
 }
 
 std::string JsonView::Shown() const {
-  // dump() throws on a string that is not UTF-8, which only one that was not parsed can be.
+  // dump() throws on a string that is not UTF-8. Only a string that was not parsed can be such a
+  // string.
   const std::string text = value_->dump(-1, ' ', false, json::error_handler_t::replace);
   return text.size() > kMaxShownBytes ? Cat(CutUtf8(text, kMaxShownBytes), "...") : text;
 }

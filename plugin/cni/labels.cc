@@ -15,7 +15,7 @@ namespace {
 struct WellKnown {
   std::string_view key;         // lower case
   std::string_view name;        // in aliases and comments
-  std::string_view owner_name;  // in messages; empty: not needed to find the job
+  std::string_view owner_name;  // in messages; empty if it does not help to find the job
 };
 
 constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", kJob, "job"},
@@ -26,10 +26,10 @@ constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", kJob, "job"},
                                                   {"k8s_pod_name", "pod", "pod"},
                                                   {"k8s_pod_namespace", "podns", ""}}};
 
-// How much of a label a message quotes.
+// How many bytes of a label a message quotes.
 constexpr std::size_t kMaxQuotedBytes = 80;
 
-// The value under `key` (lower case); empty if there is none.
+// Returns the value under `key` (lower case); empty if there is none.
 std::string_view ValueOf(const Labels& labels, std::string_view key) {
   for (const Label& label : labels) {
     if (EqualIgnoringCase(label.key, key)) {
@@ -41,7 +41,8 @@ std::string_view ValueOf(const Labels& labels, std::string_view key) {
 
 }  // namespace
 
-// From the back, so that the first one met is kept; with a set, as CNI_ARGS may hold 32,000 pairs.
+// Goes from the back and keeps the first label of each key. Uses a set, because CNI_ARGS may hold
+// 32,000 pairs.
 Labels LastOfEach(Labels labels) {
   std::set<std::string> seen;
   Labels kept;
@@ -57,7 +58,7 @@ Labels LastOfEach(Labels labels) {
 std::string Describe(const Labels& labels) {
   std::string text;
   for (const WellKnown& known : kWellKnown) {
-    // An empty value is left out: room in a comment is scarce.
+    // Leaves out an empty value, because a comment has little room.
     if (const std::string_view value = ValueOf(labels, known.key); !value.empty()) {
       text += Cat(text.empty() ? "" : " ", known.name, '=', Printable(value));
     }
@@ -75,7 +76,7 @@ ShortLabels Shorten(const Labels& labels) {
   return all;
 }
 
-// A value may hold spaces: it ends where the next name begins.
+// A value may contain spaces: it ends where the next name begins.
 ShortLabels ParseDescribed(std::string_view text) {
   ShortLabels all;
   const std::string padded = Cat(' ', text);

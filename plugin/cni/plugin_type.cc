@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 6> kTexts =
 
 const std::vector<PluginType>& Table() {
   using enum Part;
-  // The reference plugins' own.
+  // The defaults of the reference plugins.
   const Defaults reference{
       .bridge = "cni0", .data_dir = "/var/lib/cni/networks", .admin_chain = "CNI-ADMIN"};
   Defaults leases = reference;

@@ -1,11 +1,11 @@
-// The parts of an attachment, in the order ADD makes them (DEL goes backwards), and the plugin
-// types this binary answers to: one table from the name it was started under to the parts that it
-// makes, and its defaults. Another name is another row. One process may make all parts, or several
-// processes one after the other, each under a name of its own.
+// The parts of an attachment, in the order in which ADD makes them (DEL removes them in reverse),
+// and the plugin types of this binary: a table that maps the name under which the binary was
+// started to the parts that it makes, and to its defaults. Each name has its row. One process may
+// make all parts, or several processes under different names make them one after the other.
 //
-// Shapes  records hold a part's Text(): "loopback", "address", "link", "masquerade", "forward",
+// Shapes  Records store a part's Text(): "loopback", "address", "link", "masquerade", "forward",
 //         "ports".
-// Source  the reference plugins' documentation; nomad/client networking_bridge_linux.go.
+// Source  The reference plugins' documentation; nomad/client networking_bridge_linux.go.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ enum class Part {
   kAddress,     // leases
   kLink,        // bridge, veth pair, the container's interface with its addresses and routes
   kMasquerade,  // packets leave the node with the node's address
-  kForward,     // the node forwards for it
+  kForward,     // the node forwards the container's packets
   kPorts,       // published ports
 };
 
@@ -30,15 +30,16 @@ using Parts = std::set<Part>;
 [[nodiscard]] std::string_view Text(Part part);
 [[nodiscard]] std::optional<Part> ParsePart(std::string_view text);
 
-// What a key means if the config does not have it.
+// The values of keys that the config does not have.
 struct Defaults {
   std::string bridge;
   std::string data_dir;
-  // Empty: no addresses (a bare link).
+  // Empty: no addresses (a link without addresses).
   std::string ipam_type;
-  // As in the reference host-local: another IPAM plugin may run this one with its own name there.
+  // As in the reference host-local: another IPAM plugin may run it with its own name in ipam.type.
   bool ignores_ipam_type = false;
-  // Of the one range, if the config has neither ranges nor subnet; empty: ranges are required.
+  // The subnet of the one range if the config has neither ranges nor subnet. Empty: the config must
+  // have ranges.
   std::string subnet;
   std::string admin_chain;
   std::string inbound = "any";
@@ -54,19 +55,19 @@ struct PluginType {
   std::string name;
   Parts parts;
   Defaults defaults;
-  // To ADD's result. The reference bridge plugin drops prevResult, and plugins behind it count on
-  // that: the bridge is interface 0.
+  // Whether ADD's result includes prevResult. The reference bridge plugin drops prevResult, and
+  // later plugins rely on this: the bridge is interface 0.
   bool appends_prev_result = true;
 
   [[nodiscard]] bool Provides(Part part) const { return parts.contains(part); }
-  // Whether any of its parts has rules in nf_tables.
+  // Returns whether any of its parts has rules in nf_tables.
   [[nodiscard]] bool ProvidesRules() const;
 };
 
-// The row for `program` (argv[0]); nomad-bridge's for a name that is not in the table.
+// Returns the row for `program` (argv[0]); nomad-bridge's row for a name that is not in the table.
 [[nodiscard]] const PluginType& TypeOf(std::string_view program);
 
-// Every name of the table, our own first: what `install` creates.
+// Returns every name of the table, "nomad-bridge" first. `install` creates these names.
 [[nodiscard]] std::vector<std::string> PluginTypeNames();
 
 }  // namespace nomad_bridge::cni

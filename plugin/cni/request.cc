@@ -13,12 +13,12 @@
 namespace nomad_bridge::cni {
 namespace {
 
-// GC of a node with 10,000 attachments sends about 1.5 MB.
+// GC on a node with 10,000 attachments sends about 1.5 MB.
 constexpr std::size_t kMaxStdinBytes = 8 << 20;
 constexpr std::string_view kPlainNameRule =
     "allowed: a letter or digit, then letters, digits, '_', '.' and '-'";
-constexpr std::size_t kMaxIfnameBytes = 15;           // the kernel's IFNAMSIZ, less its terminator
-constexpr std::string_view kOldestVersion = "0.1.0";  // of a config that names none
+constexpr std::size_t kMaxIfnameBytes = 15;           // the kernel's IFNAMSIZ without the NUL
+constexpr std::string_view kOldestVersion = "0.1.0";  // for a config that names none
 
 // In the order of Verb.
 constexpr std::array<std::string_view, 6> kVerbs =
@@ -38,7 +38,7 @@ void CheckContainerId(const std::string& container_id) {
 }
 
 void CheckIfname(const std::string& name) {
-  // A record, which is JSON, would not give anything else back as it was.
+  // A record is JSON, and could not store another name unchanged.
   if (!IsInterfaceName(name) || !IsUtf8(name)) {
     throw Error(Code::kInvalidEnvironment,
                 Format("CNI_IFNAME is '{}'", Excerpt(name)),
@@ -47,7 +47,7 @@ void CheckIfname(const std::string& name) {
 }
 
 bool HasWideSpace(std::string_view text) {
-  // What Go counts as white space beyond ASCII.
+  // The white space of Go beyond ASCII.
   constexpr std::array<std::string_view, 19> kWideSpaces = {"\u0085",
                                                             "\u00a0",
                                                             "\u1680",
@@ -71,7 +71,8 @@ bool HasWideSpace(std::string_view text) {
                              [&](std::string_view space) { return text.find(space) != text.npos; });
 }
 
-// As in the Go plugins a malformed variable fails at once, and missing ones are named together.
+// As in the Go plugins, a malformed variable fails at once, and one error names all missing
+// variables.
 void ReadIdentity(const Environment& environment, Request& request) {
   std::string missing;
   const auto read = [&](const char* name, auto check) {
@@ -105,7 +106,8 @@ JsonPtr ParseConfigText(const std::string& text) {
   return config;
 }
 
-// A string that every config has. As in the Go plugins another type is kDecode, not kInvalidConfig.
+// Returns a string that every config has. As in the Go plugins, another type is kDecode, not
+// kInvalidConfig.
 std::string DecodeString(const JsonView& config, std::string_view key) {
   const JsonView view = config.Find(key);
   if (view && view.Kind() != "string") {
@@ -114,7 +116,7 @@ std::string DecodeString(const JsonView& config, std::string_view key) {
   return view ? view.String() : std::string();
 }
 
-// "missing network name" is Go's message, which runtimes' tests look for.
+// "missing network name" is Go's message, which the tests of runtimes check.
 std::string DecodeName(const JsonView& config) {
   std::string name = DecodeString(config, "name");
   if (name.empty()) {
@@ -128,12 +130,12 @@ std::string DecodeName(const JsonView& config) {
   return name;
 }
 
-// Everything below the environment, from request.config_text. The version is looked at first, so
-// that whatever is wrong is answered in it, but judged last, as in the Go plugins.
+// Reads everything but the environment, from request.config_text. Reads the version first, so that
+// errors are answered in that version, but checks it last, as in the Go plugins.
 void ReadNetwork(Request& request, std::string_view command, std::string& reply_version) {
   request.config = ParseConfigText(request.config_text);
   if (request.verb != Verb::kAdd && request.verb != Verb::kCheck) {
-    KeepLastOfEachKey(*request.config);  // what ADD refuses must not be in the way of DEL
+    KeepLastOfEachKey(*request.config);  // what ADD refuses must not make DEL fail
   }
   const JsonView config(*request.config, "");
   const JsonView version = config.Find("cniVersion");
@@ -147,7 +149,7 @@ void ReadNetwork(Request& request, std::string_view command, std::string& reply_
         "a plugin gets its own object of the list, with the list's 'name' and 'cniVersion'");
   }
   request.id.network = DecodeName(config);
-  // Only now: the Go plugins look the verb up when they have read the config.
+  // Only now: the Go plugins check the verb after they have read the config.
   if (!FindNamed<Verb>(kVerbs, command)) {
     throw Error(Code::kInvalidEnvironment, Cat("unknown CNI_COMMAND: ", Excerpt(command)));
   }
@@ -183,9 +185,9 @@ Request ReadRequest(const Environment& environment, int stdin_fd, std::string& r
     throw Error(Code::kInvalidEnvironment, "required env variables [CNI_COMMAND] missing");
   }
   const std::optional<Verb> verb = FindNamed<Verb>(kVerbs, command);
-  // An unknown verb passes as one that needs no identity, until ReadNetwork refuses it.
+  // An unknown verb passes like a verb that needs no identity, until ReadNetwork refuses it.
   Request request{.verb = verb.value_or(Verb::kVersion)};
-  // Asked by runtimes that have no network yet, with stdin closed or full of something else.
+  // A runtime that sends VERSION may have no network yet, and stdin may be closed or have anything.
   if (verb == Verb::kVersion) {
     request.cni_version = SupportedVersions().back();
     return request;
@@ -203,7 +205,7 @@ Request ReadRequest(const Environment& environment, int stdin_fd, std::string& r
 }
 
 bool IsInterfaceName(std::string_view name) {
-  // '%' makes a pattern of the name: for "eth%d" the kernel would choose a number.
+  // The kernel takes a name with '%' as a pattern: for "eth%d" it would choose a number.
   constexpr std::string_view kRefused = "/:% \t\n\v\f\r";
   return !name.empty() && name.size() <= kMaxIfnameBytes && name != "." && name != ".." &&
          name.find_first_of(kRefused) == name.npos && name.find('\0') == name.npos &&
@@ -212,7 +214,7 @@ bool IsInterfaceName(std::string_view name) {
 
 Request RequestFor(Verb verb, std::string config_text) {
   Request request{.verb = verb, .config_text = std::move(config_text)};
-  std::string reply_version;  // of no use: nobody waits for a reply
+  std::string reply_version;  // not used: nobody waits for a reply
   ReadNetwork(request, Text(verb), reply_version);
   return request;
 }

@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxUnsigned = std::numeric_limits<std::uint32_t>::max();
 
-// Versions whose results have one shape: a plugin understands only its own.
+// Versions whose results have the same shape. A plugin understands only its own shape.
 enum class Shape { kByFamily, kArraysWithVersion, kArrays };
 
 Shape ShapeOf(std::string_view version) {
@@ -47,7 +47,7 @@ Interface ParseInterface(const JsonView& object) {
           .pci_id = StringOf(object, "pciID")};
 }
 
-// An index beyond the array, passed on, makes Nomad's agent panic.
+// Refuses an index beyond the array: if passed on, it makes Nomad's agent panic.
 std::optional<int> FindIndex(const JsonView& ip, std::size_t interfaces) {
   const JsonView index = ip.Find("interface");
   if (index && interfaces == 0) {
@@ -76,7 +76,7 @@ Result ParseArrays(const JsonView& object) {
   return result;
 }
 
-// Routes of both families go into one array: each route's destination tells its family.
+// Puts routes of both families into one array: a route's destination shows its family.
 Result ParseByFamily(const JsonView& object) {
   Result result;
   for (const char* const key : {"ip4", "ip6"}) {
@@ -88,7 +88,7 @@ Result ParseByFamily(const JsonView& object) {
   return result;
 }
 
-// Go's encoders leave out what is empty, and their readers count on it.
+// Go's encoders leave out empty values, and readers rely on this.
 template <typename Value>
 void PutUnlessEmpty(ordered_json& object, const char* key, const Value& value) {
   if (value != Value()) {
@@ -96,7 +96,7 @@ void PutUnlessEmpty(ordered_json& object, const char* key, const Value& value) {
   }
 }
 
-// Index, table and scope 0 have a meaning: left out only if nobody has set them.
+// Index, table and scope may be 0, so only unset values are left out.
 void PutIfSet(ordered_json& object, const char* key, const auto& value) {
   if (value) {
     object[key] = *value;
@@ -163,7 +163,7 @@ void PutArray(ordered_json& object,
   }
 }
 
-// The first address of a family with its routes; nothing if there is none.
+// Writes the first address of a family with its routes; nothing if there is none.
 void PutFamily(ordered_json& object, const char* key, const Result& result, Family family) {
   const auto first = std::ranges::find_if(
       result.ips, [&](const IpConfig& ip) { return ip.address.address.family() == family; });
@@ -235,7 +235,7 @@ Result ParseResult(const JsonView& object, std::string_view config_version) {
   return result;
 }
 
-// Ours stands first: plugins behind us take interfaces[0] for the bridge.
+// Our interfaces come first: later plugins take interfaces[0] for the bridge.
 Result Append(Result first, const Result& later) {
   const int offset = static_cast<int>(first.interfaces.size());
   nomad_bridge::Append(first.interfaces, later.interfaces);
@@ -270,7 +270,7 @@ ordered_json ToJson(const Result& result, std::string_view version) {
   } else {
     PutByFamily(object, result);
   }
-  // Go's older types print it always.
+  // Go's older types always print dns.
   if (!IsAtLeast(version, "1.0.0") || !result.dns.empty()) {
     object["dns"] = ToJson(result.dns);
   }

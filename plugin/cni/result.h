@@ -1,12 +1,12 @@
-// Results: what ADD answers and what prevResult says, in every version's shape.
+// Results: ADD's answer and prevResult, in every version's shape.
 //
-// Shapes  In memory always 1.1.0's; converted when read and when written:
+// Shapes  In memory always 1.1.0. Converted on reading and writing:
 //           0.1.0, 0.2.0          ip4/ip6, the first address per family, no interfaces
 //           0.3.0, 0.3.1, 0.4.0   ips with "version"; dns always there
 //           1.0.0                 as 1.1.0 without mtu, socketPath and pciID of interfaces, which
 //                                 readers need not know
-// Errors  kInvalidConfig naming the path of what is wrong; "cannot convert: no valid IP addresses"
-//         for a result without an address that is to be written as 0.1.0 or 0.2.0.
+// Errors  kInvalidConfig, which names the path of the wrong value; "cannot convert: no valid IP
+//         addresses" for a result without an address that is to be written as 0.1.0 or 0.2.0.
 // Source  CNI specification 1.1.0, "Result types"; FAQ of older versions; Go's pkg/types.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace nomad_bridge::cni {
 
 struct Interface {
   std::string name;
-  std::string mac;  // a string, as another plugin's may be of another length
+  std::string mac;  // a string, because another plugin's MAC may have another length
   int mtu = 0;
   std::string sandbox;  // CNI_NETNS verbatim; empty on the host
   std::string socket_path;
@@ -60,34 +60,34 @@ struct Result {
   Dns dns;
 };
 
-// Reads prevResult, or another plugin's answer. A version whose results have another shape than the
-// config's is an error.
+// Reads prevResult, or another plugin's answer. Throws if results of its version have another shape
+// than results of the config's version.
 [[nodiscard]] Result ParseResult(const JsonView& object, std::string_view config_version);
 
-// Reads the answer of an IPAM plugin, of any supported version, without interfaces and indices into
-// them: an IPAM plugin does not know the interfaces.
+// Reads the answer of an IPAM plugin in any supported version. Drops interfaces and their indices:
+// an IPAM plugin does not know the interfaces.
 [[nodiscard]] Result ParseIpamResult(const JsonView& object, std::string_view version);
 
-// `later` behind `first`: interfaces, addresses and routes follow, and the indices of interfaces
-// grow. dns: the first that has any.
+// Appends `later` to `first`: interfaces, addresses and routes, with corrected indices of
+// interfaces. Takes dns from the first that has any.
 [[nodiscard]] Result Append(Result first, const Result& later);
 
 [[nodiscard]] nlohmann::ordered_json ToJson(const Result& result, std::string_view version);
 
-// prevResult for DEL: nullopt if there is none, or none that can be read.
+// Returns prevResult for DEL; nullopt if there is none, or if it cannot be read.
 [[nodiscard]] std::optional<Result> FindPrevResult(const Request& request);
 
-// prevResult as ADD's answer, with its unknown keys. It must be there.
+// Prints prevResult as ADD's answer, including its unknown keys. prevResult must exist.
 void PrintPrevResult(const Request& request, int out);
 
-// The answer of a verb that failed, as libcni reads it from stdout: it drops stderr, so everything
-// that helps is in there.
+// Prints the answer of a verb that failed. libcni reads it from stdout and drops stderr, so the
+// answer has everything that helps.
 void PrintError(std::string_view version, const Error& error, int out);
 
-// ADD's answer: one document. Throws kIo if stdout cannot be written.
+// Prints ADD's answer, one document. Throws kIo if stdout cannot be written.
 void Print(const Result& result, std::string_view version, int out);
 
-// Reads one element of `routes`, the config's or a result's; "dst" is required.
+// Reads one element of `routes` of the config or of a result. "dst" is required.
 [[nodiscard]] Route ParseRoute(const JsonView& object);
 
 // Reads a Dns object (config.dns, or a result's).

@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::array<int, 3>;
 
-// "1", "1.0" and "1.0.0" are versions.
+// Returns the numbers of a version: "1", "1.0" and "1.0.0" are versions.
 std::optional<Numbers> ParseVersion(std::string_view text) {
   Numbers numbers{};
   for (int& number : numbers) {
@@ -32,7 +32,7 @@ std::optional<Numbers> ParseVersion(std::string_view text) {
   return std::nullopt;
 }
 
-// CHECK, GC and STATUS came later: an older config cannot ask for them.
+// Refuses CHECK, GC and STATUS for a config of an older version than the verb.
 void CheckVerbIsIn(const std::string& version, Verb verb) {
   const std::optional<Numbers> numbers = ParseVersion(version);
   if (!numbers) {
@@ -95,8 +95,8 @@ std::string_view ProgramVersion() {
   return NOMAD_BRIDGE_VERSION;
 }
 
-// Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
-// protocol's, and it has no pre-release suffix.
+// Nomad's fingerprint takes the first word that looks like a version. So our version comes before
+// the protocol's versions, and has no pre-release suffix.
 void PrintVersionBanner(const PluginType& type, int err) {
   WriteBestEffort(err,
                   Format("CNI {} plugin v{}\nCNI protocol versions supported: {}\n",
