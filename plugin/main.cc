@@ -21,7 +21,7 @@
 namespace nomad_bridge {
 namespace {
 
-// The verbs that differ from one plugin type to another.
+// The functions for the verbs that differ between plugin types.
 struct Handlers {
   void (*add)(const cni::Request&, const cni::PluginType&, int);
   void (*del)(const cni::Request&, const cni::PluginType&);
@@ -71,14 +71,15 @@ int Report(std::string_view verb, const std::string& version, const Error& error
   return EXIT_FAILURE;
 }
 
-// A runtime may start us with streams closed: their numbers must not go to files of ours, which
-// would then be written to. Without SIGPIPE a reader that has gone, and without SIGXFSZ a file that
-// may not grow, is an error like any other, after which everything is undone. With SIGCHLD ignored,
-// as a runtime may leave it, a child would have no exit status.
+// Sets up streams and signals. A runtime may start us with closed streams; the kernel must not give
+// their numbers to our files, or output would go into these files. Ignores SIGPIPE and SIGXFSZ: if
+// a reader is gone or a file must not grow, the write then fails like any other, and the command
+// undoes everything. Resets SIGCHLD: if a runtime left it ignored, a child would have no exit
+// status.
 void SetUpProcess() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
-      // The lowest free number is this one. Read-only, so that writing still fails.
+      // The lowest free number is that of this stream. Read-only, so that writing still fails.
       static_cast<void>(::open("/dev/null", O_RDONLY));
     }
   }
@@ -92,14 +93,14 @@ int Run(const char* program, const std::vector<std::string>& arguments) {
   const cni::PluginType& type = cni::TypeOf(program);
   const char* const command = ::getenv("CNI_COMMAND");
   if (command == nullptr || *command == '\0') {
-    // A runtime that asks for the fingerprint has no terminal.
+    // A runtime that runs us for the fingerprint has no terminal.
     if (!arguments.empty() || ::isatty(STDOUT_FILENO) == 1) {
       return cli::RunCommandLine(arguments.empty() ? std::vector<std::string>{"help"} : arguments);
     }
     cni::PrintVersionBanner(type, STDERR_FILENO);
     return EXIT_SUCCESS;
   }
-  std::string version = cni::SupportedVersions().back();  // of an error, until the config names one
+  std::string version = cni::SupportedVersions().back();  // for errors before the config names one
   try {
     const cni::Request request = cni::ReadRequest(::getenv, STDIN_FILENO, version);
     Dispatch(request, type);

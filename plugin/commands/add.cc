@@ -22,7 +22,7 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// A default route for each family with a gateway that has none yet.
+// Adds a default route for each family that has a gateway and no default route.
 cni::Result WithDefaultRoutes(cni::Result result) {
   for (const cni::IpConfig& ip : result.ips) {
     if (!ip.gateway) {
@@ -39,8 +39,8 @@ cni::Result WithDefaultRoutes(cni::Result result) {
   return result;
 }
 
-// What IPAM answered, as the result of an ADD: the addresses on the container's interface, with the
-// network's default routes and DNS. The interfaces come when they are there: InterfacesOf().
+// Makes ADD's result from IPAM's answer: puts the addresses on the container's interface, and adds
+// the network's default routes and DNS. The interfaces are added once they exist: InterfacesOf().
 cni::Result ResultFor(cni::Result ipam, const config::Config& config) {
   constexpr int kContainerInterface = 2;  // its index among InterfacesOf()
   for (cni::IpConfig& ip : ipam.ips) {
@@ -56,8 +56,8 @@ cni::Interface Describe(const rtnl::Link& link, const std::string& sandbox = {})
   return {.name = link.name, .mac = link.mac.Text(), .mtu = link.mtu, .sandbox = sandbox};
 }
 
-// In the order that later plugins rely on: bridge, host end, container end, and the gateway if it
-// is not the bridge.
+// Returns the interfaces in the order on which later plugins rely: bridge, host end, container end,
+// and the gateway if it is not the bridge.
 std::vector<cni::Interface> InterfacesOf(const link::BridgeAndGateway& links,
                                          const link::VethPair& veth,
                                          const std::string& sandbox) {
@@ -69,11 +69,11 @@ std::vector<cni::Interface> InterfacesOf(const link::BridgeAndGateway& links,
   return interfaces;
 }
 
-// Of two with one MAC on a bridge neither is reached. Its own record is written by now, so that of
-// two ADDs side by side each finds the other.
+// Throws kConflict if another interface on the bridge has the MAC: two ports with the same MAC are
+// both unreachable. Our record is already on disk, so two concurrent ADDs see each other.
 void RequireFreeMac(state::Host& host, const config::Config& config, const state::Record& record) {
   if (!config.link.mac) {
-    return;  // derived from what is its own
+    return;  // the MAC is derived from the attachment's own data
   }
   for (const state::Record& other : host.records.All()) {
     if (other.id != record.id && other.Has(cni::Part::kLink) &&
@@ -89,13 +89,14 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   }
 }
 
-// Whether a bridge without a gateway has to be made. The reference makes one silently; by our own
-// name it is mostly a LAN bridge that its operator has not set up.
+// Returns whether ADD would create a bridge without a gateway. The reference plugin creates it
+// silently. Under our own name such a bridge is mostly a LAN bridge that the operator has not set
+// up.
 bool MakesIsland(state::Host& host, const cni::PluginType& type, const config::LinkConfig& link) {
   return type.Provides(cni::Part::kLoopback) && !link.is_gateway && !host.net.FindLink(link.bridge);
 }
 
-// Shared by every attachment on this node, so never undone.
+// All attachments of this node share the bridge, so nothing undoes its creation.
 link::BridgeAndGateway EnsureBridge(state::Host& host,
                                     const cni::PluginType& type,
                                     const config::LinkConfig& link,
@@ -108,8 +109,8 @@ link::BridgeAndGateway EnsureBridge(state::Host& host,
   return link::RequireBridgeAndGateway(host, record.link);
 }
 
-// A smaller one than the bridge's would make the kernel lower that, and with a larger one large
-// packets would vanish.
+// Returns the MTU of the veth pair. With a smaller MTU than the bridge's, the kernel would lower
+// the bridge's MTU; with a larger one, large packets would be lost.
 int MtuOf(state::Host& host, const config::LinkConfig& link, const rtnl::Link& bridge) {
   return link.mtu == 0 ? bridge.mtu : link::MtuOf(host.net, link.mtu);
 }
@@ -122,15 +123,14 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   state::Host& host = session.host;
   link::Container& container = session.container;
 
-  // What an earlier ADD of this attachment left is replaced; only its addresses are kept.
+  // Replaces what an earlier ADD of this attachment left. Only the addresses stay.
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
   link::RefuseForeignInterface(
       host, container, request.id, earlier ? link::Recorded::kYes : link::Recorded::kNo);
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
-  // The record is on disk before anything new is made, so that a crash from here on can be cleaned
-  // up.
+  // Writes the record before it creates anything, so DEL and GC can clean up after a crash.
   state::Record intent = IntentOf(session, config);
   intent.created = static_cast<std::uint64_t>(::time(nullptr));
   attachment::Acquired acquired =
@@ -147,7 +147,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
     link::BringUpLoopback(container);
   }
 
-  // The rules before the link: they check what the container sends from its first frame on.
+  // The rules before the link, so they check the container's first frame, too.
   const bool is_delegated = record.ipam.delegated.has_value();
   undo.Then("remove the rules", [&host, record] {
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));

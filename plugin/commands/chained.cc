@@ -1,5 +1,5 @@
-// firewall, portmap: rules for an interface that a plugin before us has made, often nomad-bridge
-// itself under another name.
+// firewall, portmap: rules for an interface that an earlier plugin has made. The earlier plugin is
+// often nomad-bridge itself under another name.
 #include <algorithm>
 #include <utility>
 
@@ -23,8 +23,8 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// Removes the rules of an earlier ADD, and all of the attachment if that was in another namespace,
-// which is gone by now. Returns the record of what stays.
+// Removes the rules of an earlier ADD. If the earlier ADD was in another namespace, which is gone
+// by now, removes the whole attachment. Returns the record of what stays.
 std::optional<state::Record> RemoveEarlierRules(Session& session) {
   state::Host& host = session.host;
   std::optional<state::Record> earlier = host.records.FindOwn(session.request.id);
@@ -35,17 +35,19 @@ std::optional<state::Record> RemoveEarlierRules(Session& session) {
   } else if (earlier && earlier->HasAny(session.type.parts)) {
     const state::Record rest = earlier->Without(session.type.parts);
     cni::ErrorList(attachment::Remove(host, *earlier, rest)).ThrowIfAny(kFailed);
-    earlier = rest.IsEmpty() ? std::nullopt : std::optional(rest);  // its record went with it
+    earlier = rest.IsEmpty() ? std::nullopt : std::optional(rest);  // its record is removed, too
   }
   return earlier;
 }
 
-// The first DEL may be about its own part alone. A second one, for another type's part, shows that
-// the runtime goes through its list: all rules go with it, before the DEL of the bridge they belong
-// to. That is one commit less, and many DELs at once wait for each other's commits.
+// Returns what stays after this DEL. The first DEL of an attachment may be for its own part only. A
+// second DEL, for another type's part, shows that the runtime runs DEL for its whole list. Then it
+// removes all rules, before the DEL of the bridge to which they belong. This saves one
+// commit, and concurrent DELs wait for each other's commits.
 state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
   state::Record rest = record;
-  // The record of a newer release cannot tell the second DEL that there was a first one.
+  // We do not change a newer release's record, so it cannot show a second DEL that there was a
+  // first one.
   const bool is_second = record.IsAny(state::Phase::kDelDone) && record.HasAny(parts);
   if (is_second || record.is_of_newer_release) {
     const state::Phase phase = is_second ? state::Phase::kLeaving : state::Phase::kDelDone;
@@ -56,7 +58,8 @@ state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts)
   return rest.With(parts, state::Phase::kDelDone);
 }
 
-// Without a record: the elements that belong to `id` and to a part of `type`, or to every part.
+// Removes rules without a record: the elements that belong to `id` and to a part of `type`, or to
+// every part.
 void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni::PluginType& type) {
   std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, state::HostVethName(id));
   std::erase_if(elements, [&](const nft::Element& element) {
@@ -66,9 +69,9 @@ void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni:
   rules::RemoveElements(host, elements);
 }
 
-// Sets the host end of our bridge's pair down if the rules of forwarding go, policies among them:
-// the DEL of the bridge comes later, and the container would send without them until then. But for
-// another IPAM plugin, which may release its address by the link.
+// Sets the host end of our pair down if this DEL removes the forwarding rules, which apply the
+// policies. The DEL of the bridge comes later, and until then the container would send without
+// policies. Does not do so with another IPAM plugin, which may use the link to release its address.
 void EnsureHostEndDown(Removal& del, const state::Record& rest) {
   const state::Record& record = *del.record;
   if (record.IsLive(cni::Part::kForward) && !rest.IsLive(cni::Part::kForward) &&
@@ -79,7 +82,7 @@ void EnsureHostEndDown(Removal& del, const state::Record& rest) {
   }
 }
 
-// The reference firewall and portmap may have made rules behind our own bridge, too.
+// The reference firewall and portmap may also have made rules for an interface on our own bridge.
 void RemoveReferenceRules(state::Host& host,
                           const cni::Request& request,
                           const cni::Parts& parts,
@@ -161,7 +164,7 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     return ThrowIfChanged(request.id, mismatches);
   }
   const state::Record record = RequireRecord(session, std::move(found));
-  // Its link and its leases are another process's to check.
+  // Other processes check its link and its leases.
   std::vector<std::string> mismatches = lost.TextsLeft();
   Append(mismatches,
          MismatchesLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));

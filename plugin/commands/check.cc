@@ -11,8 +11,8 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// Repaired on the way, unless the config forbids it; a record that was not found is rebuilt. What
-// the reference plugins made is only compared.
+// Repairs the host's side, unless the config forbids it, and returns the mismatches that are left.
+// Rebuilds a missing record. Only compares what the reference plugins made.
 std::vector<std::string> CheckHostSide(Session& session,
                                        std::optional<state::Record>& found,
                                        const std::optional<rtnl::Link>& inside) {
@@ -41,7 +41,7 @@ std::vector<std::string> CheckHostSide(Session& session,
   return mismatches;
 }
 
-// By the plugin that ADD asked, whatever the config names by now.
+// Runs CHECK of the IPAM plugin that ADD used, even if the config now names another plugin.
 void CheckIpam(const Session& session, const std::optional<state::Record>& record) {
   const std::string& type = session.config.ipam.type;
   if (!record) {

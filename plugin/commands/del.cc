@@ -8,7 +8,8 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// What the reference firewall and portmap may have made behind our own bridge.
+// Returns the parts that the reference firewall and portmap may have made for an interface on our
+// own bridge.
 cni::Parts PartsOfOthers(const state::Record& record) {
   cni::Parts parts = {cni::Part::kForward, cni::Part::kPorts};
   std::erase_if(parts, [&](cni::Part part) { return record.Has(part); });
@@ -41,8 +42,8 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
     }
     RemoveRecorded(host, *record, del.failures);
   }
-  // Without a record, or with one of rules alone: the link is somebody else's, or its record is
-  // lost.
+  // Without a record, or with a record of rules alone: the link belongs to another plugin, or its
+  // record was lost.
   if (!record || !record->Has(cni::Part::kLink)) {
     const std::vector<Ip> addresses =
         record ? AddressesOnly(record->ipam.addresses) : std::vector<Ip>{};

@@ -20,8 +20,8 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// If `bridge` of ours made the interface, a DEL may have taken it away since: ports would lead to
-// the next owner of its address.
+// Throws kChanged if our `bridge` made the interface and a DEL has removed it since: published
+// ports would lead to the next owner of its address.
 void RequireInterface(state::Host& host, const AttachmentId& id, const cni::Result& result) {
   const std::string veth = state::HostVethName(id);
   if (std::ranges::count(result.interfaces, veth, &cni::Interface::name) != 0 &&
@@ -34,8 +34,9 @@ void RequireInterface(state::Host& host, const AttachmentId& id, const cni::Resu
   }
 }
 
-// The host's links that lead to the container: those that its plugin names, or by the node's own
-// route if it names no interfaces at all (results before 0.3.0 have none).
+// Returns the host's links that lead to the container: the links that its plugin names. If the
+// result has no interfaces (results before 0.3.0 have none), returns the link of the node's own
+// route.
 std::vector<rtnl::Link> FindHostLinks(state::Host& host,
                                       const cni::Result& result,
                                       const std::vector<Cidr>& addresses) {
@@ -59,8 +60,8 @@ std::vector<rtnl::Link> FindHostLinks(state::Host& host,
   return links;
 }
 
-// The gateways of `result` that are addresses of `link`: then the node routes for what is behind
-// it.
+// Returns the gateways of `result` that are addresses of `link`. If there are any, the node routes
+// for the hosts behind the link.
 std::vector<Cidr> FindGateways(state::Host& host,
                                const cni::Result& result,
                                const rtnl::Link& link) {
@@ -72,8 +73,9 @@ std::vector<Cidr> FindGateways(state::Host& host,
   return gateways;
 }
 
-// A bridge (the reference plugin's, and perhaps the gateway of its VLAN), or the end of a veth pair
-// that is no bridge's port. Anything else, such as a macvlan's parent, also serves others.
+// Describes a bridge (the reference plugin's, perhaps with the gateway of its VLAN), or the end of
+// a veth pair that is not a port of a bridge. Any other link, such as the parent of a macvlan, also
+// serves others.
 state::Record::Link DescribeHostSide(state::Host& host,
                                      const cni::Result& result,
                                      const std::vector<Cidr>& addresses) {
@@ -99,9 +101,9 @@ bool IsReachable(const portmap::PortMapping& port, const std::vector<Cidr>& addr
   return !port.only || HasFamily(addresses, *port.only);
 }
 
-// Nomad asks for the node's own address, whatever its family, also in a network without that
-// family. As in the reference plugin such a port is left out, so that the allocation starts
-// nevertheless.
+// Removes ports that cannot lead to the container. Nomad requests ports on the node's own address,
+// whatever its family, even if the network lacks the family. As in the reference plugin, such a
+// port is left out, so that the allocation starts.
 std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> ports,
                                             const std::vector<Cidr>& addresses) {
   std::erase_if(ports, [&](const portmap::PortMapping& port) {
@@ -117,11 +119,13 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
   return ports;
 }
 
-// `record` with the parts of `type`, as `rules` has them. portmap without a port adds no part.
+// Returns `record` with the parts of `type`, set up as `rules` says. portmap without a port adds no
+// part.
 state::Record WithRules(state::Record record,
                         const cni::PluginType& type,
                         const config::RulesConfig& rules) {
-  // A DEL of the list that had begun is over: what it took away of others comes back.
+  // A DEL that had begun on the list is over: this ADD also restores what the DEL removed for other
+  // plugins.
   std::erase_if(record.parts,
                 [](const auto& part) { return part.second == state::Phase::kDelDone; });
   for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
@@ -145,7 +149,7 @@ state::Record WithRules(state::Record record,
   return record;
 }
 
-// Whether the kernel has one of the elements of `record` as its own.
+// Returns whether the kernel has one of the elements of `record` that belong to it.
 bool HasElements(state::Host& host, const state::Record& record) {
   const std::vector<nft::Element> elements = rules::ElementsOf(record);
   const auto owned = std::ranges::find_if(
@@ -224,7 +228,7 @@ std::optional<state::Record> RebuildRules(Session& session,
                                           const std::optional<state::Record>& found,
                                           Mismatches& mismatches) {
   if (found && found->OnlyLive().parts != found->parts) {
-    return std::nullopt;  // an ADD or DEL of it is not finished
+    return std::nullopt;  // an ADD or DEL of the attachment is not finished
   }
   const state::Record record = RecordFromPrevResult(session, found);
   state::Record only = record;

@@ -1,6 +1,6 @@
-// The record of an attachment, from its config, prevResult and the kernel: before its interface is
-// made; of an interface that plugins earlier in the list have made, with the rules of firewall or
-// portmap on it; and of an attachment whose record is lost.
+// Makes the record of an attachment from its config, prevResult and the kernel. There are three
+// cases: before its interface is made; for an interface that earlier plugins in the list have made,
+// with the rules of firewall or portmap; and for an attachment whose record was lost.
 //
 // Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
 //          kChanged if the interface is gone; kKernel, kIo.
@@ -14,26 +14,27 @@
 
 namespace nomad_bridge::commands {
 
-// All that is known before the attachment has an address, by `config`: the session's, or a changed
-// one.
+// Returns all that is known before the attachment has an address. `config` is the session's config,
+// or a changed copy.
 [[nodiscard]] state::Record IntentOf(Session& session, const config::Config& config);
 
-// The attachment as the plugins before us left it: `earlier`, the record if one is there; its
-// addresses and its way on the host by prevResult, if the link is not ours. With the parts of the
-// session's type; portmap without a port adds none.
+// Returns the record of an attachment on which earlier plugins have run. `earlier` is the record,
+// if there is one. If the link is not ours, its addresses and its host side come from prevResult.
+// Adds the parts of the session's type; portmap without a port adds none.
 [[nodiscard]] state::Record RecordFromPrevResult(Session& session,
                                                  const std::optional<state::Record>& earlier);
 
-// Whether any of `ports` can lead to a container with these addresses.
+// Returns whether any of `ports` can lead to a container with these addresses.
 [[nodiscard]] bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
                                   const std::vector<Cidr>& addresses);
 
-// For a CHECK that finds no record: if the host has the link of the attachment, by its name and
-// alias, what its ADD recorded, as far as the config and prevResult tell.
+// Rebuilds a record for a CHECK that finds none. If the host has the attachment's link, with its
+// name and alias, returns what ADD recorded, as far as the config and prevResult show it.
 [[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session,
                                                             Mismatches& mismatches);
 
-// The same of the rules of firewall or portmap, if the kernel has some of them, added to `found`.
+// Does the same for the rules of firewall or portmap, if the kernel has some of them. Adds them to
+// `found`.
 [[nodiscard]] std::optional<state::Record> RebuildRules(Session& session,
                                                         const std::optional<state::Record>& found,
                                                         Mismatches& mismatches);

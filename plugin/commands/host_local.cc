@@ -14,7 +14,7 @@ namespace nomad_bridge::commands {
 void AddLeases(const cni::Request& request, const cni::PluginType& type, int out) {
   const config::Config config = config::ParseConfig(request, type);
   state::Host host = state::Host::Open();
-  // Recorded, so that a full pool can tell whether this attachment is still alive.
+  // The record stores the namespace, so that a later ADD on a full pool can see if it is alive.
   const std::optional<link::Container> container = link::FindContainer(request, host.netns);
   FileLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
@@ -38,7 +38,7 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   if (del.record) {
     del.failures.Add(attachment::RemoveAll(del.host, *del.record));
   }
-  // Opens every lease, so only for those of the reference host-local.
+  // Only for leases of the reference host-local, because this opens every lease.
   if (!del.record || !del.record->Has(cni::Part::kAddress)) {
     const config::LenientConfig lenient =
         config::ParseLenient({*request.config, ""}, type.defaults);
@@ -56,7 +56,7 @@ void CheckLeases(const cni::Request& request, const cni::PluginType& type) {
   if (!attachment::FindLeasesOf(request.id, config.ipam.data_dir).empty()) {
     return;
   }
-  // The reference plugin's words.
+  // The reference plugin's message.
   throw Error(
       Code::kChanged,
       Cat("host-local: Failed to find address added by container ", request.id.container_id),

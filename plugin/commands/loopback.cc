@@ -1,5 +1,5 @@
-// loopback: the container's lo. CNI_IFNAME is ignored, as in the reference plugin: Nomad passes
-// that of the next plugin.
+// loopback: the container's lo. Ignores CNI_IFNAME, as the reference plugin does: Nomad passes the
+// interface of the next plugin.
 #include "base/error.h"
 #include "base/text.h"
 #include "plugin/commands/commands.h"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kLo = "lo";
 
-// The kernel gives lo its addresses. Any but a loopback address is a mistake that would be noticed
-// much later.
+// Returns the result with lo's addresses, which the kernel assigns. Throws if an address is no
+// loopback address: nobody would notice this mistake until much later.
 cni::Result Describe(link::Container& container, const std::string& sandbox) {
   const std::optional<rtnl::Link> lo = container.net.FindLink(kLo);
   cni::Result result;
@@ -38,8 +38,8 @@ void AddLoopback(const cni::Request& request, const cni::PluginType& type, int o
   cni::Print(config.prev_result.value_or(result), request.cni_version, out);
 }
 
-// lo goes with the container. By now CNI_NETNS may lead to another container's namespace, if a
-// process has the number of one that has ended: its lo stays up.
+// Does nothing. The kernel deletes lo with the container. CNI_NETNS may by now lead to another
+// container's namespace, if a new process has the pid of an ended one; lo must stay up there.
 void DelLoopback(const cni::Request& /*request*/, const cni::PluginType& /*type*/) {}
 
 void CheckLoopback(const cni::Request& request, const cni::PluginType&) {

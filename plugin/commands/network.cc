@@ -1,4 +1,4 @@
-// GC and STATUS: the verbs about a network.
+// GC and STATUS, the verbs for a network.
 #include <array>
 
 #include <linux/capability.h>
@@ -30,7 +30,7 @@ void RequireCapability(int capability, const char* name, const char* purpose) {
   }
 }
 
-// Runs `probe` and says its failure as STATUS does.
+// Runs `probe`, and reports its error as STATUS must.
 template <typename Probe>
 void Require(const std::string& what, Probe probe) {
   try {
@@ -40,7 +40,7 @@ void Require(const std::string& what, Probe probe) {
   }
 }
 
-// As ADD would make it.
+// Creates the directory as ADD would.
 void RequireUsable(const std::string& directory) {
   EnsureDirectory(directory);
   RequireWritable(directory);
@@ -48,7 +48,7 @@ void RequireUsable(const std::string& directory) {
 
 }  // namespace
 
-// An attachment is removed whole, under whichever of our names GC is run.
+// Removes whole attachments, under whichever of our names GC runs.
 void Gc(const cni::Request& request, const cni::PluginType& type) {
   const std::optional<std::set<AttachmentId>> valid = cni::FindValidAttachments(request);
   const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
@@ -83,7 +83,8 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
       Format("network '{}' still has parts of attachments that are not valid", request.id.network));
 }
 
-// A full pool is no reason: Nomad asks before every DEL, too, and would then never run it.
+// A full pool does not make STATUS fail: Nomad also runs STATUS before every DEL, and would then
+// never run DEL.
 void Status(const cni::Request& request, const cni::PluginType& type) {
   const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   if (type.Provides(cni::Part::kLink) || type.ProvidesRules() ||

@@ -17,7 +17,7 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// Where what cannot be repaired is the operator's to put right.
+// In these areas the operator has to correct what we cannot repair.
 constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy, Mismatch::Area::kBridge};
 
 }  // namespace
@@ -31,7 +31,7 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
                 "it must hold the result of ADD, or of the plugin before this one in the list");
   }
   for (const auto& [key, nearest] : config.unknown_keys) {
-    if (is_add && !nearest.empty()) {  // else it is somebody else's
+    if (is_add && !nearest.empty()) {  // other unknown keys are for somebody else
       LogLine("the config of network '{}' has the unknown key '{}'; did you mean '{}'?",
               request.id.network,
               key,
@@ -113,14 +113,14 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
     if (!rules::FindUnreadPolicies(session.host)) {
       throw;
     }
-    // No rule can be put right without the policies. A failed CHECK would end the allocation.
+    // No rule can be repaired without the policies, and a failed CHECK would end the allocation.
     LogLine("{}, ignoring", error.what());
     return {};
   }
   std::vector<std::string> texts;
   for (const Mismatch& mismatch : found.left()) {
     if (Contains(kOperatorsAreas, mismatch.area) && !mismatch.repairable) {
-      // To end the allocation would make nothing better.
+      // It would not help to end the allocation.
       LogLine("ignoring: {}", mismatch.TextWithFix());
     } else {
       texts.push_back(mismatch.text);

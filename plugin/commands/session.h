@@ -1,8 +1,8 @@
-// What ADD and CHECK work with when they are about an interface or rules for one, what every DEL
-// does, and what every CHECK needs: something to compare with, and one error that names every
-// mismatch.
+// What several commands share: the session of an ADD or CHECK for an interface or for its rules;
+// the steps of every DEL; and, for every CHECK, a record to compare with, and one error that names
+// every mismatch.
 //
-// Errors   kInvalidConfig without a prevResult where one is needed; kChanged for mismatches.
+// Errors   kInvalidConfig without a prevResult if the command needs it; kChanged for mismatches.
 #pragma once
 
 #include <functional>
@@ -27,43 +27,44 @@ struct Session {
   link::Container container;
   FileLock own;  // the attachment's
 
-  // Of a CHECK.
+  // Returns the mode of a CHECK.
   [[nodiscard]] Mode mode() const { return config.repair_on_check ? Mode::kRepair : Mode::kLook; }
 };
 
-// A config that is refused costs nothing, and nothing is logged while the lock is held. prevResult
-// is ADD's result, or that of the plugin before us in the list; only an ADD that makes the link
-// needs none.
+// Checks the config first, so a bad config costs nothing. Logs nothing while it holds the lock.
+// prevResult is ADD's result, or the result of the plugin before us in the list. Only an ADD that
+// makes the link needs no prevResult.
 [[nodiscard]] Session OpenSession(const cni::Request& request, const cni::PluginType& type);
 
-// The value of `record`. Throws kChanged if there is none for the session's attachment, or one in
-// another namespace than its container's.
+// Returns the value of `record`. Throws kChanged if there is no record of the session's attachment,
+// or if the record has another namespace than its container.
 [[nodiscard]] state::Record RequireRecord(const Session& session,
                                           std::optional<state::Record> record);
 
-// What a DEL works with: it goes on past errors, and reports them together.
+// The state of a DEL. It continues after errors, and reports them together.
 struct Removal {
   state::Host host;
   FileLock own;  // the attachment's
   cni::ErrorList failures = {};
   std::optional<state::Record> record = {};
-  // May be gone, and is not needed for what we made.
+  // Missing if the namespace is gone. Not needed to remove what we made.
   std::optional<link::Container> container = {};
 };
 
-// A DEL in the host's own namespace is refused.
+// Begins a DEL. Throws if CNI_NETNS is the host's own namespace.
 [[nodiscard]] Removal BeginRemoval(const cni::Request& request);
 
-// Prints ADD's answer without the attachment's lock, which is `own`: its reader may not read.
-// If it cannot be printed, what `made` has beyond `rest` is removed, unless another command has
-// changed that since.
+// Prints ADD's answer. Releases `own`, the attachment's lock, before that, because the reader of
+// stdout may not read. If printing fails, removes what `made` has and `rest` has not, unless
+// another command has changed the record in between.
 void Answer(state::Host& host,
             FileLock own,
             const state::Record& made,
             const state::Record& rest,
             const std::function<void()>& print);
 
-// What CHECK cannot repair of the host's side, or, if the config forbids it, may not.
+// Returns the mismatches on the host's side that CHECK cannot repair, or must not repair because of
+// the config.
 [[nodiscard]] std::vector<std::string> MismatchesLeft(Session& session,
                                                       const state::Record& record);
 
