@@ -20,14 +20,14 @@ struct ReferenceRule {
   nft::TableId table;
   std::string chain;
   std::uint64_t handle = 0;
-  std::string own_chain;  // that it jumps to, if it is the attachment's own; else empty
+  std::string own_chain;  // the attachment's own chain, if it jumps to that; else empty
 
   bool operator==(const ReferenceRule&) const = default;
 };
 
 using Texts = std::vector<std::string>;
 
-// Where rules of one kind stand, and how they are recognised.
+// Where the rules of one kind are, and how to recognise them.
 struct Location {
   cni::Part part;
   nft::TableId table;
@@ -35,7 +35,8 @@ struct Location {
   std::function<bool(const nft::KernelRule&)> matches;
 };
 
-// iptables-nft's -s or -d with one address: without a match on the family, which the table implies.
+// Returns the match of iptables-nft's -s or -d with one address. It does not match the family,
+// because the table implies it.
 Texts AddressMatch(const Ip& ip, bool source) {
   nft::Rule rule;
   rule.Only(ip.family());
@@ -45,7 +46,7 @@ Texts AddressMatch(const Ip& ip, bool source) {
   return {texts.begin() + about_family, texts.end()};
 }
 
-// -s <ip> -j ACCEPT, or -d <ip> -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT.
+// Matches -s <ip> -j ACCEPT, and -d <ip> -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT.
 bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
   const Texts meaning = nft::Meaning(rule.expressions);
   const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
@@ -59,14 +60,14 @@ bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
                                   (begins_with(to) && meaning.size() > to.size() + 1));
 }
 
-// The comment on the jump to the attachment's chain for masquerading. The jump to the chain for its
-// ports has "dnat " before it. As Go's %q writes plain names: network names and container ids hold
-// nothing to escape.
+// Returns the comment on the jump to the attachment's chain for masquerading. The comment on the
+// jump to the chain for its ports has "dnat " before it. Go writes the names with %q, but network
+// names and container ids contain nothing to escape.
 std::string ReferenceComment(const AttachmentId& id) {
   return Format("name: \"{}\" id: \"{}\"", id.network, id.container_id);
 }
 
-// Whether `chain` is named like a chain that belongs to one attachment alone.
+// Returns whether `chain` has the name of a chain that only one attachment uses.
 bool IsOwnReferenceChain(const std::string& chain) {
   constexpr std::size_t kLength = 28;
   return chain.size() == kLength && chain.starts_with("CNI-") &&
@@ -123,9 +124,9 @@ std::vector<ReferenceRule> FindReferenceRules(RuleDumps& dumps, const Search& se
   return found;
 }
 
-// Removes `rules` and the chains of their own, in one atomic batch.
+// Removes `rules` and the attachment's own chains in one atomic batch.
 void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>& rules) {
-  // Handles are never used again: what others add in between stays.
+  // The kernel never reuses a handle, so rules that others add in between stay.
   nft::Batch batch;
   std::set<std::pair<std::string, std::string>> chains;
   for (const ReferenceRule& rule : rules) {
@@ -144,7 +145,7 @@ void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>&
       });
 }
 
-// What an ADD makes rules for, by the families of the addresses.
+// Returns the parts for which an ADD makes rules, with the families of the addresses.
 std::set<std::pair<cni::Part, Family>> ExpectedParts(const Search& search,
                                                      const config::RulesConfig& rules) {
   std::set<std::pair<cni::Part, Family>> parts;
@@ -164,8 +165,8 @@ std::set<std::pair<cni::Part, Family>> ExpectedParts(const Search& search,
   return parts;
 }
 
-// The parts that, for some family, have no rule. Whether the rules of a part are complete is not
-// verified.
+// Returns the parts that have no rule for some family. Does not verify that the rules of a part are
+// complete.
 cni::Parts LostParts(state::Host& host, const Search& search, const config::RulesConfig& rules) {
   auto expected = ExpectedParts(search, rules);
   RuleDumps dumps(host.nft);
@@ -203,7 +204,7 @@ bool HasLease(const cni::Request& request, const std::string& data_dir, const Ip
 const std::vector<nft::KernelRule>& RuleDumps::Of(const nft::TableId& table,
                                                   const std::string& chain) {
   if (!tables_) {
-    tables_ = socket_.get().Tables();  // spares the dumps of chains in tables that do not exist
+    tables_ = socket_.get().Tables();  // avoids dumps of chains in tables that do not exist
   }
   const auto [rules, is_new] = rules_.try_emplace({nft::Text(table), chain});
   if (is_new && std::ranges::find(*tables_, table, &nft::KernelTable::id) != tables_->end()) {
@@ -238,7 +239,7 @@ bool IsAccepted(nft::Socket& socket, const Ip& address) {
 }
 
 bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
-  // Those that are known without an address.
+  // The rules that can be found without an address.
   const Search search{.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}};
   return !FindReferenceRules(dumps, search).empty();
 }
@@ -248,8 +249,8 @@ void RemoveReferenceRulesOf(state::Host& host, const Search& search) {
   RemoveReferenceRulesOf(host, search, dumps);
 }
 
-// All are refused if somebody else has removed one since they were read. Then they are read again,
-// as long as that finds other ones.
+// The kernel refuses the whole batch if somebody has removed one of the rules since they were read.
+// Then reads the rules again and retries, as long as the rules that it finds change.
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, RuleDumps& dumps) {
   std::vector<ReferenceRule> found = FindReferenceRules(dumps, search);
   while (!found.empty()) {
@@ -283,8 +284,9 @@ void EnsureReferenceLinkGone(state::Host& host,
   const bool is_pair = outside && outside->kind == "veth" && outside->peer == inside->index &&
                        outside->master == master->index && outside->alias.empty();
   if (is_pair) {
-    // An allocation with NET_ADMIN can choose both numbers, so that they are a neighbour's: the end
-    // inside is its own, whatever they say, and takes the other with it.
+    // An allocation with NET_ADMIN can choose both numbers, so that they point to a neighbour's
+    // link. So this deletes the end inside, which certainly belongs to the container. The kernel
+    // deletes the other end with it.
     container.net.EnsureLinkGone(inside->name);
   }
 }

@@ -1,24 +1,25 @@
-// Attachments that the reference plugins made, on a node that is being moved over to us. Nothing of
-// ours is there, but leases in the common format, a veth pair under a foreign name, and rules in
-// nf_tables, removed without iptables. CHECK compares lease, interface and that each part has
-// rules; DEL and a new ADD remove them. Rules in tables of iptables-legacy are left alone
-// (docs/moving.md).
+// Attachments that the reference plugins made, on a node that is moving from them to us. Such an
+// attachment has nothing of ours: it has leases in the common format, a veth pair with a foreign
+// name, and rules in nf_tables. We remove the rules without iptables. CHECK compares the leases and
+// the interface, and checks that each part has rules. DEL and a new ADD remove all of them. Rules
+// in tables of iptables-legacy stay (docs/moving.md).
 //
-// Shapes   masquerade  nat POSTROUTING              -s <ip> comment name: "<net>" id: "<id>" -j
-//          CNI-<24 hex>
-//                      inet cni_plugins_masquerade  masq_checks: comment "..., net: <net>, if:
-//                                                   <if>, id: <id>"
-//          forward     filter CNI-FORWARD           -d <ip> RELATED,ESTABLISHED ACCEPT and -s <ip>
-//                      ACCEPT
-//          ports       nat CNI-HOSTPORT-DNAT        comment dnat name: "<net>" id: "<id>" -j
-//                      CNI-DN-<21 hex> ip, ip6 cni_hostport         hostports, hostip_hostports:
-//                      comment <id>
-//          Rules are recognised by these comments and addresses, an attachment's own chains by the
-//          rules that jump to them; a chain whose jumps were deleted by hand stays. So do the
-//          chains that all attachments share, as with the reference plugins' own DEL.
-// Parts    Of cni::Parts only masquerade, forward and ports have rules; others are ignored.
+// Shapes   masquerade  nat POSTROUTING
+//                        -s <ip> comment name: "<net>" id: "<id>" -j CNI-<24 hex>
+//                      inet cni_plugins_masquerade masq_checks
+//                        comment "..., net: <net>, if: <if>, id: <id>"
+//          forward     filter CNI-FORWARD
+//                        -d <ip> RELATED,ESTABLISHED ACCEPT and -s <ip> ACCEPT
+//          ports       nat CNI-HOSTPORT-DNAT
+//                        comment dnat name: "<net>" id: "<id>" -j CNI-DN-<21 hex>
+//                      ip, ip6 cni_hostport hostports, hostip_hostports
+//                        comment <id>
+//          These comments and addresses identify the rules. The rules that jump to a chain identify
+//          an attachment's own chains; so a chain stays if somebody has deleted its jumps. Chains
+//          that all attachments share stay, too, as after the reference plugins' own DEL.
+// Parts    Only masquerade, forward and ports of cni::Parts have rules; other parts are ignored.
 // Errors   kKernel, kTryAgain
-// Locks    The attachment's own must be held.
+// Locks    The caller holds the attachment's lock.
 // Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
@@ -39,31 +40,31 @@
 
 namespace nomad_bridge::takeover {
 
-// What is looked for: the rules that make up `parts` of one attachment. Nothing but the addresses
-// it had identifies those that accept its packets.
+// A search for the rules that make up `parts` of one attachment. Rules that accept its packets can
+// only be identified by its addresses.
 struct Search {
   AttachmentId id;
   std::vector<Ip> addresses;
   cni::Parts parts;
 };
 
-// Whether a reference plugin made the attachment that `config` has the result of, given that we
-// have no record of it: it has no link of ours, but its addresses are leased to it.
+// Returns whether a reference plugin made the attachment whose result `config` has: it has no link
+// of ours, but its addresses are leased to it. To be called if we have no record of the attachment.
 [[nodiscard]] bool IsReferenceMade(state::Host& host,
                                    const cni::Request& request,
                                    const config::Config& config);
 
-// The rules, each chain read once: for as long as nobody needs to see what others change.
+// Reads each chain's rules once. To be used only while changes by others do not matter.
 class RuleDumps {
  public:
   explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
-  // Only those that hold `text`: of an attachment, its container's id in a comment.
+  // Reads only rules that contain `text`, for example a container's id in a comment.
   RuleDumps(nft::Socket& socket, const std::string& text) : socket_(socket), texts_{text} {}
 
-  // None if there is no such table.
+  // Returns the rules of a chain; none if there is no such table.
   [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
                                                        const std::string& chain);
-  // This one has been removed.
+  // Drops a rule that has been removed.
   void Forget(const nft::TableId& table, const std::string& chain, std::uint64_t handle);
   void ReadAgain() { *this = RuleDumps(socket_); }
 
@@ -74,26 +75,26 @@ class RuleDumps {
   std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;
 };
 
-// Whether a rule of the reference's firewall plugin accepts packets from or to `address`.
+// Returns whether a rule of the reference firewall plugin accepts packets from or to `address`.
 [[nodiscard]] bool IsAccepted(nft::Socket& socket, const Ip& address);
 
-// Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is
-// there.
+// Returns whether rules of the reference plugins belong to `id`. Costs one dump if none of their
+// tables exists.
 [[nodiscard]] bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps);
 
-// Removes them. `dumps`: for many in turn, that the rules are read once.
+// Removes the rules. With `dumps`, many calls read the rules once.
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, RuleDumps& dumps);
 void RemoveReferenceRulesOf(state::Host& host, const Search& search);
 
 // Deletes the container's interface, from inside, if it is one end of a pair whose other end is a
-// port of `bridge` without an alias: a reference plugin's.
+// port of `bridge` without an alias. A reference plugin made such a pair.
 void EnsureReferenceLinkGone(state::Host& host,
                              link::Container& container,
                              const cni::Request& request,
                              const std::string& bridge);
 
-// What is missing on the host's side of the attachment whose result is config.prev_result: leases,
-// and rules for the parts that `type` provides. One mismatch each.
+// Returns what is missing on the host's side of the attachment whose result is config.prev_result:
+// leases, and rules for the parts that `type` provides. One mismatch each.
 [[nodiscard]] std::vector<std::string> DiffReference(state::Host& host,
                                                      const cni::Request& request,
                                                      const cni::PluginType& type,
