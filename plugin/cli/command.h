@@ -1,18 +1,18 @@
-// The command line, for people. A runtime sets CNI_COMMAND, and then the arguments are not looked
-// at.
+// The command line, for people. If a runtime has set CNI_COMMAND, the arguments are ignored.
 //
-// A Command says what one is called and takes, what help says of it, and the function. Each is a
-// constant beside its function, in the file of its name (uninstall: install.cc); command_line.cc
-// has the table of them.
+// A Command has the name, the arguments, the help text and the function of a command. Each Command
+// is a constant next to its function, in the file of its name (uninstall: install.cc).
+// command_line.cc has the table of all commands.
 //
 // Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in
-//            any place, also before the command, and never abbreviated. Every command has -help
-//            and -no-color.
-// Cost       Nothing before main(): all of it is constant-initialised, so an ADD does not pay for
-//            it.
+//            any place, also before the command, and never abbreviated. Every command has -help and
+//            -no-color.
+// Cost       Nothing runs before main(): all data is constant-initialised, so an ADD does not pay
+//            for it.
 // Output     Data goes to stdout, remarks and errors to stderr.
-// Errors     A function throws UsageError for what it does not understand, CannotTell for what it
-//            cannot see, and Error for what failed: exit 2, 2 and 1.
+// Errors     A function throws UsageError if it does not understand its arguments, CannotTell if it
+//            cannot see what it needs, and Error if an operation failed. The exit codes are 2, 2
+//            and 1.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ namespace nomad_bridge::cli {
 enum Exit : int {
   kYes = 0,      // yes, fine, done
   kNo = 1,       // no, something found, something failed
-  kUnknown = 2,  // misunderstood, or it cannot be told: no root, unreadable
+  kUnknown = 2,  // bad arguments, or no answer: no root, or an unreadable file
 };
 
 class CannotTell : public std::runtime_error {
@@ -42,28 +42,28 @@ class UsageError : public CannotTell {
 
 struct Flag {
   const char* name;   // without '-'
-  const char* value;  // "FILE"; nullptr if it takes none
+  const char* value;  // "FILE"; nullptr if the flag takes no value
   std::string_view meaning;
-  char letter = 0;  // "-n", which means the same; 0: none
+  char letter = 0;  // "-n", which means the same; 0 if there is none
 };
 
 constexpr Flag kDryRunFlag{"dry-run", nullptr, "changes nothing, and says what it would", 'n'};
 constexpr Flag kJsonFlag{"json", nullptr, "one JSON document (docs/schema)"};
 
-// What was typed behind a command's name.
+// The words after a command's name.
 struct Arguments {
   std::vector<std::string> operands;
   std::map<std::string, std::string, std::less<>> flags;  // by their whole names
 
   [[nodiscard]] bool Has(std::string_view flag) const { return flags.contains(flag); }
-  // What was typed behind it; nullptr without it.
+  // Returns the flag's value; nullptr without the flag.
   [[nodiscard]] const std::string* Find(std::string_view flag) const {
     const auto found = flags.find(flag);
     return found != flags.end() ? &found->second : nullptr;
   }
 };
 
-// With kDryRunFlag: kLook.
+// Returns kLook if the flag kDryRunFlag is set.
 [[nodiscard]] inline Mode ModeOf(const Arguments& arguments) {
   return arguments.Has(kDryRunFlag.name) ? Mode::kLook : Mode::kRepair;
 }
@@ -74,7 +74,7 @@ struct Operands {
   std::size_t max = 0;
 };
 
-// Of `max`.
+// The value of `max` for any number of operands.
 constexpr std::size_t kAny = static_cast<std::size_t>(-1);
 
 struct Command {
@@ -106,14 +106,14 @@ extern const Command kUp;
 extern const Command kDown;
 extern const Command kVersion;
 
-// All, in the order of help.
+// Returns all commands in the order of help.
 [[nodiscard]] std::span<const Command* const> Commands();
 
-// Its own, and those that every command has.
+// Returns the command's own flags, and the flags that every command has.
 [[nodiscard]] std::vector<Flag> FlagsOf(const Command& command);
 
-// `arguments` without the program's name, at least one. Returns the exit code; errors are on
-// stderr.
+// Runs a command. `arguments` has at least one word, and not the program's name. Prints errors on
+// stderr, and returns the exit code.
 [[nodiscard]] int RunCommandLine(const std::vector<std::string>& arguments);
 
 // Throws CannotTell unless we are root: "reconcile needs root".

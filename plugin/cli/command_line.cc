@@ -25,7 +25,7 @@ constexpr std::array kCommands = {
     &kUninstall,  &kVersion,     &kCompletion,   &kHelp,
 };
 
-// The groups of the list of commands, each by its first one.
+// The groups in the list of commands. `first` is the first command of the group.
 struct Group {
   std::string_view title;
   const Command* first;
@@ -93,7 +93,7 @@ std::string HelpOf(const Command& command) {
   return Cat(UsageLine(command), "\n\n", command.text, "\nFlags:\n", flags.Text());
 }
 
-// A line about each command whose name begins with `words`.
+// Returns a line about each command whose name begins with `words`.
 std::string LinesOf(const std::string& words) {
   Table commands;
   for (const Command* const command : kCommands) {
@@ -106,13 +106,13 @@ std::string LinesOf(const std::string& words) {
   return commands.Text();
 }
 
-// Of several commands that begin with the one word in `words`, and of which it names none; empty
-// if there are none.
+// Returns the lines of a group of commands if `words` has only the first word of their names; empty
+// if there is no such group.
 std::string GroupOf(const std::vector<std::string>& words) {
   return words.size() == 1 || (words.size() > 1 && IsFlag(words[1])) ? LinesOf(words[0] + ' ') : "";
 }
 
-// The command that `words` begin with; they lose its name.
+// Returns the command with which `words` begin, and removes its name from `words`.
 const Command& Take(std::vector<std::string>& words) {
   std::vector<std::string_view> names;
   for (const Command* const command : kCommands) {
@@ -131,7 +131,7 @@ const Command& Take(std::vector<std::string>& words) {
       Format("unknown command '{}'{}\nTry 'nomad-bridge help'", typed, Suggestion(typed, names)));
 }
 
-// LinesOf all commands, under the titles of their groups.
+// Returns LinesOf all commands, under the titles of their groups.
 std::string ListOfCommands() {
   const std::string lines = LinesOf("");
   std::string_view rest = lines;
@@ -156,7 +156,8 @@ UsageError WrongFlag(const Command& command, const std::string& typed, std::stri
                            UsageLine(command)));
 }
 
-// By its whole name or its letter: an abbreviation means something else once there is another flag.
+// Takes the whole name or the letter only: an abbreviation would change its meaning once there is
+// another flag.
 const Flag* FindFlag(const std::vector<Flag>& flags, std::string_view name) {
   const auto flag = std::ranges::find_if(flags, [&](const Flag& each) {
     return name == each.name || (each.letter != 0 && name == std::string_view(&each.letter, 1));
@@ -166,7 +167,7 @@ const Flag* FindFlag(const std::vector<Flag>& flags, std::string_view name) {
 
 using Word = std::vector<std::string>::const_iterator;
 
-// The flag at `word`, and its value, which may be the word behind it. Returns the last one taken.
+// Takes the flag at `word` and its value, which may be the next word. Returns the last word taken.
 Word TakeFlag(const Command& command, Word word, Word end, Arguments& arguments) {
   const std::vector<Flag> flags = FlagsOf(command);
   const std::size_t name_start = std::min(word->find_first_not_of('-'), word->size());
@@ -189,8 +190,8 @@ Word TakeFlag(const Command& command, Word word, Word end, Arguments& arguments)
   return word + 1;
 }
 
-// Not by CLI11, Debian's header-only library, which reads `-json` as `-j -s -o -n`; nor by getopt,
-// which takes abbreviations.
+// CLI11, Debian's header-only library, reads `-json` as `-j -s -o -n`, and getopt accepts
+// abbreviations. So we use neither.
 Arguments Parse(const Command& command, const std::vector<std::string>& words) {
   Arguments arguments;
   for (Word word = words.begin(); word != words.end(); ++word) {
@@ -207,7 +208,7 @@ Arguments Parse(const Command& command, const std::vector<std::string>& words) {
   return arguments;
 }
 
-// Whether the next word is the value of this flag, whichever command it is for.
+// Returns whether the next word is the value of this flag, for whichever command has the flag.
 bool AwaitsValue(const std::string& word) {
   const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   return std::ranges::any_of(kCommands, [&](const Command* command) {
@@ -217,7 +218,7 @@ bool AwaitsValue(const std::string& word) {
   });
 }
 
-// Flags may stand before the command, too.
+// Flags may also be before the command.
 void MoveFlagsBehind(std::vector<std::string>& words) {
   auto command = words.begin();
   while (command != words.end() && IsFlag(*command)) {

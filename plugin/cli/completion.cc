@@ -20,9 +20,10 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// Its holes: the first words; cases of $command with what may follow it; cases of $command with its
-// flags, and with the kinds of its operands; cases of a flag with the kind of its value. Kinds are
-// the words of a usage line. bash takes "ns=p" and "-output=x" for three words.
+// The script has these holes: the first words; cases of $command with the words that may follow it;
+// cases of $command with its flags and the kinds of its operands; cases of a flag with the kind of
+// its value. Kinds are the words of a usage line. bash splits "ns=p" and "-output=x" into three
+// words.
 constexpr char kBash[] =
     R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
 _nomad_bridge() {
@@ -76,7 +77,7 @@ _nomad_bridge() {
 complete -F _nomad_bridge nomad-bridge
 )bash";
 
-// "ALLOC|PORT" of "[ALLOC|PORT]", "FILE" of "FILE...".
+// Returns "ALLOC|PORT" for "[ALLOC|PORT]", and "FILE" for "FILE...".
 std::string KindsOf(std::string_view shown) {
   std::string kinds(shown);
   std::erase_if(kinds, [](char each) { return each == '[' || each == ']' || each == '.'; });
@@ -120,13 +121,13 @@ void AddNetworksOfConfigs(Values& values) {
       for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
         values.insert(plugin.request.id.network);
       }
-    } catch (const Error&) {  // it is `config check` that says what is wrong
+    } catch (const Error&) {  // `config check` reports what is wrong
       continue;
     }
   }
 }
 
-// What a filter's key is of the attachments here.
+// Adds the values that the attachments of this node have for a filter's key.
 void AddOfAttachments(const Inventory& inventory, std::string_view key, Values& values) {
   for (const Attachment& attachment : inventory.attachments) {
     const std::vector<std::string> all = ValuesOf(attachment, key);
@@ -134,7 +135,7 @@ void AddOfAttachments(const Inventory& inventory, std::string_view key, Values& 
   }
 }
 
-// Of a key of filters, or of a word of a usage line. Nothing of others.
+// Returns the values for a key of filters, or for a word of a usage line; none for other kinds.
 Values ValuesOfKind(std::string_view kind) {
   Values values;
   if (kind == "CHECK") {
@@ -165,8 +166,8 @@ Values ValuesOfKind(std::string_view kind) {
   return values;
 }
 
-// `kinds`: "ALLOC|PORT". What cannot be read has no values: nobody has typed a command yet that
-// could fail.
+// Returns the values for `kinds`, for example "ALLOC|PORT". Data that cannot be read gives no
+// values and no error: nobody has run a command yet.
 std::string ValuesText(std::string_view kinds) {
   std::string text;
   while (!kinds.empty()) {

@@ -21,11 +21,11 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// Networks of all files so far: two of them must not be in each other's way. On one bridge they may
-// share a subnet.
+// The networks of all files so far. Two networks must not conflict. They may share a subnet on the
+// same bridge.
 class Networks {
  public:
-  // Throws for a network that another file has, or one with a subnet of another's.
+  // Throws if another file has a network of this name, or a network with an overlapping subnet.
   void Add(const std::string& path, const std::string& name, const config::Config& config) {
     for (const Known& known : all_) {
       if (known.path != path && known.name == name) {
@@ -65,8 +65,8 @@ class Networks {
   std::vector<Known> all_;
 };
 
-// Throws for the name of a plugin that is nearly one of `ours`, unless there is such a plugin: an
-// ADD would find none.
+// Throws if a plugin's name is almost one of `ours`, unless such a plugin exists: an ADD would find
+// no plugin.
 void RefuseTypo(const std::string& type, const std::vector<std::string_view>& ours) {
   const std::string suggestion = Suggestion(type, ours);
   const std::vector<std::string> directories = PluginDirectories();
@@ -79,7 +79,7 @@ void RefuseTypo(const std::string& type, const std::vector<std::string_view>& ou
   }
 }
 
-// Throws for a network that an ADD would refuse on this node, as a link takes its subnet.
+// Throws if an ADD on this node would refuse the network because a link takes its subnet.
 void CheckOnNode(const std::string& network, const config::Config& config) {
   state::Record record;
   record.id.network = network;
@@ -98,18 +98,18 @@ void CheckOnNode(const std::string& network, const config::Config& config) {
   }
 }
 
-// What was found of one file.
+// The result for one file.
 struct Checked {
   std::string path;
-  std::string network = {};  // empty: the file does not say
+  std::string network = {};  // empty if the file has no name
   std::vector<cni::PluginConfig> ours = {};
-  std::vector<std::string> others = {};  // types of plugins, which are not checked
+  std::vector<std::string> others = {};  // types of plugins that are not checked
   std::vector<std::string> remarks = {};
-  std::string error = {};  // empty: it is valid
+  std::string error = {};  // empty if the file is valid
   bool is_unread = false;
 };
 
-// What an ADD takes, and its author may not have meant.
+// Adds remarks about settings that an ADD accepts, but that may be a mistake.
 void RemarkOnPlugin(Checked& file, const cni::PluginConfig& plugin, const config::Config& config) {
   for (const auto& [key, nearest] : config.unknown_keys) {
     file.remarks.push_back(Format(
@@ -123,7 +123,7 @@ void RemarkOnPlugin(Checked& file, const cni::PluginConfig& plugin, const config
   }
 }
 
-// The same of a list as a whole.
+// Adds remarks about the list as a whole.
 void RemarkOnList(Checked& file, const cni::JsonView& list) {
   constexpr std::array<std::string_view, 7> kKeys = {"cniVersion",
                                                      "cniVersions",
@@ -148,7 +148,7 @@ bool AsksForPorts(const cni::PluginConfig& plugin) {
   return capabilities && capabilities.FindBool("portMappings").value_or(false);
 }
 
-// Of the plugins of a list that are ours.
+// Checks how the list's plugins of ours work together. Adds remarks, or throws.
 void CheckTogether(Checked& file) {
   const auto provide = [](cni::Part part) {
     return [part](const auto& each) { return cni::TypeOf(each.type).Provides(part); };
@@ -167,7 +167,7 @@ void CheckTogether(Checked& file) {
   }
 }
 
-// Throws what an ADD with it would answer.
+// Throws the error that an ADD with this file would return.
 void CheckFile(Checked& file, Networks& networks) {
   if (!FindStatus(file.path)) {
     throw Error(Code::kIo, "there is no such file");
@@ -227,13 +227,13 @@ Json ToJson(const Checked& file) {
           {"remarks", file.remarks}};
 }
 
-// On stderr.
+// Prints the remarks and the error on stderr.
 void Report(const Checked& file) {
   for (const std::string& remark : file.remarks) {
     LogLine("{}: {}", file.path, remark);
   }
   if (!file.error.empty()) {
-    // The reader of the list names the file already.
+    // An error of the reader of the list already names the file.
     const bool is_named = file.error.find(file.path) != file.error.npos;
     LogLine("{}{}", is_named ? "" : Cat(file.path, ": "), file.error);
   }

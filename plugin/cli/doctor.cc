@@ -107,12 +107,12 @@ std::vector<Check> AllChecks() {
   return checks;
 }
 
-// By its id, or the first word of that.
+// Returns whether `name` is the check's id, or the first word of the id.
 bool IsCalled(const Check& check, std::string_view name) {
   return check.id == name || (check.id.starts_with(name) && check.id[name.size()] == '.');
 }
 
-// What reconcile or gc puts right.
+// Lines about mismatches that reconcile or gc can repair.
 struct FoundLines {
   std::vector<std::string> repairable;
   std::vector<std::string> leads_nowhere;
@@ -122,18 +122,18 @@ struct FoundLines {
     std::vector<std::string>& lines = mismatch.area != Mismatch::Area::kLeftOver ? repairable
                                       : mismatch.part == firewall::kLeadsNowhere ? leads_nowhere
                                                                                  : left_over;
-    if (!Contains(lines, mismatch.text)) {  // a setting of the node, for several bridges
+    if (!Contains(lines, mismatch.text)) {  // several bridges may report a setting of the node
       lines.push_back(mismatch.text);
     }
   }
 };
 
-// What many things fail for is one cause, whatever the thing.
+// Returns the common cause of errors: many operations fail for the same reason.
 std::string CauseOf(std::string_view error) {
   return std::string(error.ends_with(netlink::kLacksNetAdmin) ? netlink::kLacksNetAdmin : error);
 }
 
-// None of a file that cannot be read, which check `config` says.
+// Returns the ignored checks; none if the file cannot be read, which the check `config` reports.
 std::vector<std::string> IgnoredChecks() {
   try {
     return config::ReadNodeConfig().ignore;
@@ -227,7 +227,7 @@ void Examination::NoteWhatIsSaid() {
       if (other.verdict < result.verdict) {
         return false;
       }
-      if (other.cause.empty()) {  // it has found the cause itself
+      if (other.cause.empty()) {  // this check has found the cause itself
         const std::string& fix = other.fix.command;
         return other.what.find(cause) != cause.npos ||
                (!fix.empty() && cause.ends_with(Cat(kMoveItAway, fix)));

@@ -1,10 +1,10 @@
-// Whether the node is well: the checks of `doctor`, which `metrics` counts, too.
+// Whether the node is in order: the checks of `doctor`. `metrics` counts their results, too.
 //
-// Ids      stable; each check's file ends with a table of them. A check gives one result, or one
-//          per mismatch.
-// Errors   none: a check may throw; it says so then, as a warning.
-// Root     needed
-// Locks    the rules', for the length of one comparison
+// Ids      Stable. Each check's file ends with a table of its ids. A check gives one result, or one
+//          for each mismatch.
+// Errors   None. A check may throw; its result is then a warning with the error.
+// Root     Needed.
+// Locks    Holds the rules' lock during one comparison.
 #pragma once
 
 #include <map>
@@ -30,20 +30,21 @@ struct CheckResult {
   std::string_view check;  // its id
   Verdict verdict;
   std::string what;                   // one line
-  Fix fix;                            // empty if it is well
-  std::vector<std::string> all = {};  // if there are several: all; `what` is the first
-  std::string cause = {};  // the error that kept the check from looking; empty if it could look
-  // Another check whose result has the same cause: people see the cause only there.
+  Fix fix;                            // empty if nothing is wrong
+  std::vector<std::string> all = {};  // all lines, if there are several; `what` is the first
+  std::string cause = {};             // the error that prevented the check; empty if it could run
+  // Another check that has the same cause: people see the cause only in that check's result.
   std::string_view said_by = {};
 };
 
-// What a check costs. A dear check asks for every attachment, reads large files, or starts another
-// program; `metrics`, which runs every half minute, leaves these out. A check that probes sends
-// packets, and runs only with `doctor -probe`.
+// The cost of a check. A dear check queries every attachment, reads large files, or starts another
+// program. `metrics`, which runs every half minute, does not run dear checks. A check that probes
+// sends packets, and runs only with `doctor -probe`.
 enum class Cost { kCheap, kDear, kProbes };
 
-// `only`: ids, or their first words ("ports"); empty: all except those that the node's operator
-// ignores (node_config.h). Throws UsageError for an id that no check has.
+// Runs the checks in `only`: ids, or their first words ("ports"). If `only` is empty, runs all
+// checks except those that the node's operator ignores (node_config.h). Runs no check that costs
+// more than `most`. Throws UsageError for an id that no check has.
 [[nodiscard]] std::vector<CheckResult> RunChecks(state::Host& host,
                                                  const Inventory& inventory,
                                                  Cost most,
@@ -70,10 +71,9 @@ struct Check {
   void (*run)(Examination&);
 };
 
-// What the checks look at, and what they have found.
+// The data that the checks examine, and their results.
 class Examination {
  public:
-  // `most`: the dearest kind of check that will run.
   Examination(state::Host& of, const Inventory& taken);
 
   state::Host& host;
@@ -96,38 +96,37 @@ class Examination {
   [[nodiscard]] bool HasFix(const Fix& fix) const;
   // Adds what a reconcile would repair in these areas, and what it could not repair or look at.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
-  // If several checks could not look for one cause, shows the cause once: in the result that found
-  // the cause itself, else in the first of the worst.
-  // itself, or else is the first of the worst.
+  // Finds results with the same cause, and sets `said_by`, so that the cause is shown once: in the
+  // result that found the cause itself, else in the first of the worst results.
   void NoteWhatIsSaid();
 
-  // Each is looked up once, when first needed. What cannot be read fails only the check that needs
-  // it.
-  const Mismatches& Reconciled();                // what a reconcile would find
+  // Each function reads its data once, when a check first needs it. If it cannot be read, only the
+  // check that needs it fails.
+  const Mismatches& Reconciled();                // mismatches that a reconcile would find
   const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
   const std::vector<ConfigFile>& Configs();
 
  private:
   std::string_view check_;
   std::optional<attachment::ReconcileReport> reconciled_;
-  std::vector<std::string> plugin_dirs_;  // there is at least one
+  std::vector<std::string> plugin_dirs_;  // empty until they are read; there is always at least one
   std::optional<std::vector<ConfigFile>> configs_;
 };
 
 constexpr const char* kGcFix = "nomad-bridge gc";
 
-// In the order in which they are printed. To add a check: an entry in the table of its file, and a
-// row in docs/troubleshooting.md.
+// The checks in the order in which their results are printed. To add a check, add an entry to the
+// table of its file, and a row to docs/troubleshooting.md.
 extern const std::span<const Check> kKernelChecks;
 extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kPolicyChecks;
 extern const std::span<const Check> kNodeChecks;
 
-// `ports.blocked` and `ports.probe`, of the networks' checks.
+// `ports.blocked` and `ports.probe`, checks of the networks.
 void CheckBlockedPorts(Examination& node);
 void ProbePorts(Examination& node);
 
-// `bridge.mac` and `containers`, of the networks' checks.
+// `bridge.mac` and `containers`, checks of the networks.
 void CheckMacs(Examination& node);
 void CheckContainers(Examination& node);
 

@@ -17,8 +17,8 @@ namespace {
 using causes::Cause;
 using causes::Causes;
 
-// What keeps anyone's connections from the ports of allocations, as far as that can be seen without
-// sending anything. What they have in common is looked at once.
+// Finds what blocks connections from anywhere to the ports of allocations, as far as this can be
+// seen without sending packets. Examines once what several ports have in common.
 class BlockedLook {
  public:
   explicit BlockedLook(state::Host& host) : facts_(host) {}
@@ -36,7 +36,8 @@ class BlockedLook {
   }
 
  private:
-  // The same for all that comes for one address, by one gateway, and found the same way beyond.
+  // Returns causes on the node. They are the same for all ports with the same address and gateway
+  // if the reply takes the same kind of route.
   const Causes& OnNode(const state::Record& record, const portmap::DnatEntry& port) {
     return AskOnce(on_node_,
                    {record.link.gateway_ifname,
@@ -55,7 +56,7 @@ class BlockedLook {
   std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Family>, Causes> on_node_;
 };
 
-// As far as no other check says it.
+// Returns the causes that no other check reports.
 Causes FindBlocked(Examination& node) {
   BlockedLook look(node.host);
   Causes found;
@@ -71,7 +72,7 @@ Causes FindBlocked(Examination& node) {
 
 }  // namespace
 
-// What has one text or one fix for several ports is named once, with the fix for the first of them.
+// Reports causes with the same text or the same fix once, with the fix for the first of them.
 void CheckBlockedPorts(Examination& node) {
   Causes found = FindBlocked(node);
   while (!found.empty()) {
@@ -88,8 +89,8 @@ void CheckBlockedPorts(Examination& node) {
   }
 }
 
-// A port that nobody listens on refuses a connection: that is for its allocation to say. What an
-// operator's own rules or policies shut is meant.
+// A port on which nobody listens refuses a connection; this is for its allocation to report. Ports
+// that the operator's own rules or policies block are blocked on purpose.
 void ProbePorts(Examination& node) {
   causes::NodeFacts facts(node.host);
   causes::Planner planner(facts);

@@ -6,8 +6,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// What is wrong. A namespace may go at any moment; one that is not to be seen from here is no fault
-// of the allocation.
+// Reports what is wrong in a container. A namespace may disappear at any moment. If it is not
+// visible from here, that is not the allocation's fault.
 void CheckInside(Examination& node, const Attachment& attachment) {
   const state::Record& record = *attachment.record;
   const std::optional<netlink::Netns> netns = causes::FindNetns(record);
@@ -19,7 +19,7 @@ void CheckInside(Examination& node, const Attachment& attachment) {
   };
   causes::Interior inside{*netns, record};
   for (const causes::Cause& cause : causes::FindInContainer(inside, std::nullopt)) {
-    if (!node.HasFix(cause.fix)) {  // of bridge.mac
+    if (!node.HasFix(cause.fix)) {  // the check bridge.mac has reported it
       node.Fail(text(cause), cause.fix);
     }
   }

@@ -21,7 +21,7 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// Without it no rule can be read, so most other checks name this one as their cause.
+// Without nf_tables no rule can be read, so most other checks name this check as their cause.
 void CheckNfTables(Examination& node) {
   try {
     static_cast<void>(node.host.nft.Generation());
@@ -53,7 +53,8 @@ void CheckConntrackRoom(Examination& node) {
            room.Enlarge());
 }
 
-// Published by what has no gateway of ours: for any other reconcile turns it on.
+// Checks forwarding for ports of allocations that have no gateway of ours. For all others,
+// reconcile turns forwarding on.
 void CheckForwardingToPorts(Examination& node) {
   std::map<std::string, std::vector<std::string>> unreached;  // by the setting
   for (const Attachment* const attachment : node.running) {
@@ -93,9 +94,9 @@ void CheckForwarding(Examination& node) {
   CheckForwardingToPorts(node);
 }
 
-// The node lives by what it has learnt from router advertisements there, and loses it once that
-// expires. Of a link that has learnt nothing there is nothing to lose: it would only begin to
-// believe them.
+// Warns if an uplink no longer accepts router advertisements. The node depends on what it has
+// learnt from them, and loses it when it expires. A link that has learnt nothing can lose nothing:
+// with accept_ra=2 it would only begin to trust advertisements.
 void CheckAdvertisements(Examination& node) {
   if (!node.host.net.ForwardsAll(Family::kIpv6)) {
     return;
@@ -115,8 +116,8 @@ void CheckAdvertisements(Examination& node) {
   }
 }
 
-// An allocation in two networks answers by the default route through one, also from its address in
-// the other.
+// An allocation in two networks sends its answers through the default route of one network, even
+// from its address in the other network.
 void CheckReversePath(Examination& node) {
   std::map<std::string, std::set<std::string>> gateways_of;  // by container
   for (const Attachment* const attachment : node.running) {
@@ -153,7 +154,8 @@ void CheckForeignChains(Examination& node) {
   }
 }
 
-// A reconcile finds nothing in these areas, too, where no rule can be read.
+// Reads the generation first and throws if no rule can be read: a reconcile then finds nothing in
+// these areas, either.
 template <Mismatch::Area... kAreas>
 void CheckRules(Examination& node) {
   static_cast<void>(node.host.nft.Generation());

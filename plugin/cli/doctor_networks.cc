@@ -23,7 +23,7 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// RFC 1918, 3927, 4193, 6598 and the loopbacks.
+// Returns whether the address is in RFC 1918, 3927, 4193, 6598 or a loopback network.
 bool IsPrivate(const Ip& address) {
   for (const char* const text :
        {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"}) {
@@ -54,7 +54,7 @@ std::set<Ip> PublicAddresses(const Examination& node) {
   return addresses;
 }
 
-// Whether gc would take something back.
+// Returns whether gc would free anything in this network.
 bool HasDead(const Examination& node, const std::string& network) {
   return std::ranges::any_of(node.inventory.attachments, [&](const Attachment& each) {
     return each.state == State::kDead && each.id.network == network;
@@ -77,7 +77,7 @@ void CheckUsage(Examination& node,
   }
 }
 
-// The gateways' subnets that `route`, out of another link, takes addresses of.
+// Returns the subnets of gateways from which `route`, through another link, takes addresses.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
                                    const rtnl::Link& link) {
@@ -122,7 +122,7 @@ void CheckWorldPorts(Examination& node) {
                   std::string(config::kNodeConfigFile)));
 }
 
-// Asked for all ports at once: the node's listeners are listed then, once.
+// Checks all ports in one call, so that the node's listeners are listed once.
 void CheckShadowedPorts(Examination& node) {
   state::Record all;
   for (const Attachment* const attachment : node.publishing) {
@@ -161,8 +161,8 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-// The bridges of running allocations, and whether a network has its gateway there. In a VLAN the
-// gateway is on a link of its own.
+// Returns the bridges of running allocations, and whether a network has its gateway there. In a
+// VLAN the gateway is on its own link.
 std::map<std::string, bool> BridgesInUse(const Examination& node) {
   std::map<std::string, bool> bridges;
   for (const Attachment* const attachment : node.running) {
@@ -186,8 +186,8 @@ void WarnOfIsland(Examination& node, const std::string& bridge) {
   }
 }
 
-// Bridges that lead nowhere; and bridges of ours with an uplink: rules go on taking all that is
-// behind such a bridge for allocations.
+// Reports bridges with neither an uplink nor a gateway. Also reports bridges of ours that have an
+// uplink: the rules still treat everything behind such a bridge as allocations.
 void CheckUplinks(Examination& node) {
   const std::map<std::string, bool> bridges = BridgesInUse(node);
   for (const rtnl::Link& bridge : node.inventory.links) {
@@ -199,7 +199,7 @@ void CheckUplinks(Examination& node) {
       WarnOfIsland(node, bridge.name);
     }
     if (!link::IsMadeByUs(bridge)) {
-      continue;  // with another MAC it is its operator's
+      continue;  // another MAC: the bridge is the operator's
     }
     for (const std::string& port : link::FindUplinks(node.inventory.links, bridge)) {
       node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
@@ -248,7 +248,7 @@ void CheckSubnets(Examination& node) {
   }
 }
 
-// Attachments without a record that can be read.
+// Reports attachments without a readable record.
 void CheckLostRecords(Examination& node) {
   std::vector<std::string> lost;
   for (const Attachment& attachment : node.inventory.attachments) {
@@ -269,7 +269,7 @@ void CheckLostRecords(Examination& node) {
   node.AddAll(Verdict::kFail, lost, Fix::Advice(kLostRecordAdvice));
 }
 
-// Also those that no command works on, and that are neither live nor dead.
+// Also reports attachments that are neither live nor dead if no command works on them.
 void CheckRecords(Examination& node) {
   CheckLostRecords(node);
   std::vector<std::string> unfinished;

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxPluginBytes = 256 << 20;
 constexpr const char* kRealResolvConf = "/run/systemd/resolve/resolv.conf";
 constexpr const char* kOwnName = "nomad-bridge";
 
-// A program that manages links, and what it says of one in a file of the link's number.
+// A program that manages links. It writes a file for each link, named by the link's number.
 struct LinkManager {
   std::string_view name;
   std::string_view directory;
@@ -30,10 +30,10 @@ struct LinkManager {
   std::vector<std::string_view> harmless;  // values of `key`
 };
 
-// The host's ends of our pairs, as the files of both managers match names.
+// Matches the host ends of our pairs, in the files of both managers.
 constexpr const char* kHostVeths = "veth???????????";
 
-// What writes `lines` into a file.
+// Returns a command that writes `lines` into a file.
 std::string WriteCommand(const std::vector<std::string>& lines, const std::string& path) {
   return Format("mkdir -p {} && printf '%s\\n' {} >{}",
                 path.substr(0, path.rfind('/')),
@@ -41,7 +41,7 @@ std::string WriteCommand(const std::vector<std::string>& lines, const std::strin
                 path);
 }
 
-// Of our links.
+// Warns about our links that the manager manages.
 void CheckManager(Examination& node, const LinkManager& manager, const std::string& fix) {
   // Listed once: most nodes have neither manager, but a thousand links.
   const std::vector<std::string> entries = Entries(std::string(manager.directory));
@@ -65,13 +65,13 @@ void CheckManager(Examination& node, const LinkManager& manager, const std::stri
   node.AddAll(Verdict::kWarn, managed, fix);
 }
 
-// Empty if it leads nowhere.
+// Returns the path without symbolic links; empty if it leads nowhere.
 std::string RealPath(const std::string& path) {
   std::error_code error;
   return std::filesystem::canonical(path, error);
 }
 
-// Where runtimes find the plugin, in their order; each file once.
+// Returns the files of the plugin in the order in which runtimes find them, each file once.
 std::vector<std::string> FilesOf(Examination& node, const std::string& type) {
   std::vector<std::string> files;
   for (const std::string& directory : node.PluginDirs()) {
@@ -87,7 +87,7 @@ bool HaveSameContent(const std::string& one, const std::string& other) {
   return FindFile(one, kMaxPluginBytes) == FindFile(other, kMaxPluginBytes);
 }
 
-// Ours, and those that the configs name.
+// Returns our own name, and the plugins that the configs name.
 std::set<std::string> PluginNames(Examination& node) {
   std::set<std::string> names = {kOwnName};
   for (const ConfigFile& file : node.Configs()) {
@@ -98,12 +98,12 @@ std::set<std::string> PluginNames(Examination& node) {
   return names;
 }
 
-// Whether its allocations get name servers of the network's own.
+// Returns whether the config gives its allocations name servers of its own.
 bool HasDns(const config::Config& config) {
   return !config.dns.nameservers.empty() || !config.ipam.dns.nameservers.empty();
 }
 
-// Whether every name server of the node is on the node itself.
+// Returns whether every name server of the node is on the node itself.
 bool IsStub(const std::string& resolv_conf) {
   bool is_any = false;
   for (const std::string& line : SplitFields(resolv_conf, "\n")) {
@@ -160,7 +160,7 @@ void CheckPluginVersion(Examination& node) {
   }
 }
 
-// Nomad takes a plugin's version from one of its directories, and may run the file of another.
+// Nomad may read a plugin's version from one directory, and run the file in another.
 void CheckShadowedPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     const std::vector<std::string> files = FilesOf(node, name);
@@ -170,7 +170,7 @@ void CheckShadowedPlugins(Examination& node) {
                          "what it runs the other",
                          files.front(),
                          other),
-                  other.starts_with("/usr/")  // a package's, which its runtimes need
+                  other.starts_with("/usr/")  // from a package, whose runtimes need it
                       ? Fix::Advice("leave one of the two directories in Nomad's cni_path")
                       : Fix(Cat("rm ", ShellWord(other))));
       }
@@ -189,7 +189,7 @@ void CheckMissingPlugins(Examination& node) {
   }
 }
 
-// Where an ADD writes its record before anything else.
+// Checks the directory to which an ADD writes its record first.
 void CheckRun(Examination& node) {
   struct statvfs room {};
   if (::statvfs(state::kStateDirectory, &room) != 0 && ::statvfs("/run", &room) != 0) {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kApplyFix = "nomad-bridge policy apply";
 
-// Other checks say what is wrong with a conflist that cannot be read.
+// Returns whether policies are required. Skips conflists that cannot be read; other checks report
+// them.
 bool IsRequired(Examination& node) {
   bool is_required = config::ReadNodeConfig().policy_required;
   for (const ConfigFile& file : node.Configs()) {
@@ -35,7 +36,8 @@ bool IsRequired(Examination& node) {
   return is_required;
 }
 
-// Whether an apply would satisfy `policy.required`. Another check tells of files with mistakes.
+// Returns whether an apply would satisfy `policy.required`. Another check reports files with
+// mistakes.
 bool HasFiles() {
   try {
     std::vector<std::string> remarks;
@@ -50,7 +52,7 @@ void CheckInForce(Examination& node) {
     if (::geteuid() != 0) {
       throw Error(*unread);
     }
-    // What was applied from another directory would be gone with that of the usual one.
+    // To apply the usual directory would drop policies that were applied from another directory.
     return node.Fail(Cat(unread->what(), "; ADDs are refused"),
                      FindStatus(policy::kPolicyDirectory)
                          ? Fix(kApplyFix)
@@ -91,7 +93,7 @@ void CheckFiles(Examination& node) {
 
 void CheckTraffic(Examination& node) {
   for (const Mismatch& mismatch : attachment::FindUnseenTraffic(node.host)) {
-    // What no command can change was chosen so.
+    // If no command can change it, somebody has chosen it so.
     FixOf(mismatch).command.empty() ? node.Warn(mismatch.text, FixOf(mismatch))
                                     : node.Fail(mismatch.text, FixOf(mismatch));
   }

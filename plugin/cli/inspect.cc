@@ -119,18 +119,18 @@ std::string ShowSide(std::string_view title,
   return text;
 }
 
-// One of the attachments in question, and what was found; nothing if it could not be looked at.
+// An attachment to inspect, and what was found; nothing if it could not be inspected.
 struct Inspected {
   const Attachment* attachment;
   std::optional<SideMismatches> sides;
-  bool is_to = false;  // asked with -to
+  bool is_to = false;  // it is the target of -to
 
   [[nodiscard]] bool IsWell() const {
     return attachment->state != State::kDead && !attachment->IsRecordLost() &&
            (!sides || sides->IsWell());
   }
   [[nodiscard]] bool IsUnknown() const { return sides && !sides->unknown.empty(); }
-  // The reason why policies cannot be read is among what is unknown.
+  // If policies cannot be read, `unknown` has the reason.
   [[nodiscard]] bool CanReadPolicies() const { return sides && !IsUnknown(); }
 };
 
@@ -250,7 +250,7 @@ Json AttachmentJson(state::Host& host, const Inspected& inspected, const Invento
   return json;
 }
 
-// -from ADDRESS
+// Returns the address of -from.
 std::optional<Ip> ClientOf(const Arguments& arguments) {
   const std::string* const from = arguments.Find("from");
   const std::optional<Ip> client = from != nullptr ? Ip::Parse(*from) : std::nullopt;
@@ -281,7 +281,7 @@ std::optional<causes::Connection> ConnectionTo(state::Host& host,
                            : causes::Planner(facts).ToPort(*attachment.record, *chosen, client);
 }
 
-// -trace; nullopt without it.
+// Runs -trace; returns nullopt without it.
 std::optional<causes::Traced> RunTrace(state::Host& host,
                                        const Attachment& attachment,
                                        const std::string& word,

@@ -10,7 +10,8 @@
 
 namespace nomad_bridge::cli {
 
-// -to: "10.0.0.1:22", "[2001:db8::1]:53/udp", "api:8080", "shop/api:8080"; nullopt without it.
+// Returns the target of -to: "10.0.0.1:22", "[2001:db8::1]:53/udp", "api:8080", "shop/api:8080";
+// nullopt without -to.
 [[nodiscard]] std::optional<Question::Target> TargetOf(const Arguments& arguments,
                                                        const Inventory& inventory);
 

@@ -42,7 +42,7 @@ std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, 
 
 std::string ShowUsage(const Usage& usage, std::string_view what) {
   constexpr std::uint64_t kMillion = 1'000'000;
-  // The addresses of an IPv6 network: nobody reads twenty digits.
+  // IPv6 networks have so many addresses that nobody reads all twenty digits.
   return usage.free() > kMillion ? Cat("more than a million ", what)
                                  : Format("{} of {} {}", usage.free(), usage.total, what);
 }
@@ -62,7 +62,7 @@ std::string ShowFree(const Network& network, bool is_complete) {
   return parts.empty() ? "" : Cat(Joined(parts, " and "), " free");
 }
 
-// With several networks, a line for each.
+// Returns the summary, with a line for each network if there are several.
 std::string Summary(const Inventory& inventory) {
   const std::vector<Attachment>& shown = inventory.attachments;
   std::vector<const Network*> networks;
@@ -170,7 +170,7 @@ Inventory TakeSelected(state::Host& host, const Filters& filters, const Argument
   return inventory;
 }
 
-// Until a key is pressed.
+// Repeats the list until a key is pressed.
 void Watch(state::Host& host, const Filters& filters, const Arguments& arguments) {
   constexpr std::chrono::milliseconds kPause{2000};
   const KeyMode keys;

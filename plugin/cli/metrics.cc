@@ -25,7 +25,7 @@ namespace {
 
 using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
-// A backslash, a quote and a line end have to be escaped; our labels are printable already.
+// Escapes backslashes, quotes and line ends. Our labels are printable already.
 std::string Escaped(std::string_view value) {
   std::string text;
   for (const char c : value) {
@@ -37,7 +37,7 @@ std::string Escaped(std::string_view value) {
   return text;
 }
 
-// The samples of one name, under its HELP and TYPE. None at all without a sample.
+// The samples of one metric, under its HELP and TYPE. Prints nothing if there is no sample.
 class Metric {
  public:
   Metric(std::string_view name, std::string_view type, std::string_view help)
@@ -74,7 +74,7 @@ Labels LabelsOf(const Attachment& attachment) {
   return labels;
 }
 
-// From the allocation's side: it received what the host's end sent.
+// Counts from the allocation's side: it received what the host end sent.
 std::string TrafficMetrics(const Inventory& inventory) {
   std::string text;
   for (const auto& [direction, verb, side] :
@@ -112,7 +112,7 @@ std::string UsageMetric(const Inventory& inventory,
   return metric.Text();
 }
 
-// Every network has every state, so that a query for state="dead" finds 0, not nothing.
+// Every network has a sample for every state, so a query for state="dead" finds 0, not nothing.
 std::string AttachmentMetric(const Inventory& inventory) {
   Metric metric("attachments", "gauge", "Attachments by state.");
   std::map<std::string, std::map<State, std::uint64_t>> counts;
@@ -160,8 +160,8 @@ std::string EventMetric(std::string_view name,
   return metric.Text();
 }
 
-// One sample for each entry in the files of policies, whatever runs. None without policies, or if
-// the policies in force cannot be read: that is a fault of its own.
+// Returns one sample for each entry in the files of policies, whatever runs. Returns none without
+// policies, and none if the policies in force cannot be read: a check of doctor reports that.
 std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
   constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
@@ -194,13 +194,14 @@ std::string PolicyMetrics(state::Host& host) {
   return connections.Text() + flows.Text();
 }
 
-// For a collector that runs as another user. ReplaceFile() makes files that only we can read.
+// Writes a file that a collector of another user can read. ReplaceFile() makes files that only we
+// can read.
 void Publish(const std::string& path, const std::string& text) {
   constexpr mode_t kReadable = 0644;
   const std::string fresh = path + ".new";  // not *.prom
   EnsureFileGone(fresh);
-  // Sets the mode by descriptor: in a directory of the collector the name may lead elsewhere by
-  // then.
+  // Sets the mode through the descriptor. In a directory of the collector, the name may by then
+  // lead to another file.
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadable));
   if (!fd) {
     throw ErrnoError(errno == EEXIST ? Code::kTryAgain : Code::kIo,

@@ -17,8 +17,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// An attachment as its ADD would begin it, with the gateways that the bridge gets if it takes its
-// addresses from the first range of each set.
+// Returns the record with which an ADD would begin, with the gateways that the bridge gets if they
+// are from the first range of each set.
 state::Record IntentOfNetwork(state::Host& host,
                               const cni::PluginConfig& plugin,
                               const config::Config& asked) {
@@ -35,25 +35,26 @@ state::Record IntentOfNetwork(state::Host& host,
   return record;
 }
 
-// Names the chains of others that drop what our rules accept: only their owners can change them.
+// Logs which chains of other programs drop what our rules accept. Only their owners can change
+// them.
 void WarnOfForeignDrops(state::Host& host) {
   const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   if (checkpoint.accept_mark_bit == state::kNoMarkBit) {
-    return;  // nothing is accepted yet
+    return;  // our rules accept nothing yet
   }
   for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, checkpoint.accept_mark_bit)) {
     LogLine("{}; fix: {}", what, fix);
   }
 }
 
-// Makes what `record` shares with others. Returns what is missing, if it only looks.
+// Makes what `record` shares with others. In mode kLook makes nothing, and returns what is missing.
 std::vector<std::string> Prepare(state::Host& host, const state::Record& record, Mode mode) {
   if (mode == Mode::kRepair) {
     attachment::Reconcile(
         host, {.extent = attachment::Scope::Extent::kNetwork, .record = &record}, mode);
     return {};
   }
-  // A reconcile calls nothing missing that no attachment needs yet.
+  // A reconcile does not report as missing what no attachment needs yet. So this checks the bridge.
   Mismatches mismatches(mode);
   if (const state::Record finished = record.Finished(); finished.IsLive(cni::Part::kLink)) {
     link::CheckBridge(host, finished, mismatches);
@@ -63,14 +64,14 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   return mismatches.TextsLeft();
 }
 
-// A network of ours in a file: what was made, or, of a look, what would be.
+// A network of ours in a file: what was made or, in mode kLook, what would be made.
 struct BroughtUp {
   std::string network;
   std::string file;
-  std::string bridge;  // or the gateway of a VLAN; empty: there is none to make
+  std::string bridge;  // or the gateway of a VLAN; empty if none has to be made
   std::vector<Cidr> addresses = {};
   bool is_left_out = false;
-  std::vector<std::string> missing = {};  // of a look
+  std::vector<std::string> missing = {};  // in mode kLook
 };
 
 std::vector<BroughtUp> BringUp(state::Host& host, const std::string& file, Mode mode) {
@@ -84,7 +85,8 @@ std::vector<BroughtUp> BringUp(state::Host& host, const std::string& file, Mode 
     BroughtUp each = {
         .network = plugin.request.id.network, .file = file, .bridge = record.link.gateway_ifname};
     if (!record.link.bridge.empty() && record.link.gateways.empty()) {
-      // Perhaps the node's own, to its LAN: whatever sets that up may come after us.
+      // This may be the node's own bridge to its LAN, and the program that sets it up may run after
+      // us.
       each.bridge = record.link.bridge;
       each.is_left_out = true;
     } else {
@@ -128,7 +130,7 @@ Json ToJson(const BroughtUp& each) {
           {"missing", each.missing}};
 }
 
-// What was typed, or the configs of the node.
+// Returns the files in the operands, or the configs of the node.
 std::vector<std::string> ConfigFilesOf(const Arguments& arguments) {
   if (arguments.operands.empty()) {
     return FindNodeConfigFiles();
@@ -170,7 +172,7 @@ int RunUp(const Arguments& arguments) {
   if (files.empty()) {
     LogLine("{}", "there is no network config yet");
   } else {
-    WarnOfForeignDrops(host);  // which are asked about the bridges that are up
+    WarnOfForeignDrops(host);  // needs the bridges, which are up now
   }
   return exit;
 }
