@@ -1,4 +1,4 @@
-// A node where all is well, to break and to ask doctor about.
+// A node on which everything works. A test breaks something, and reads what doctor reports.
 #pragma once
 
 #include "tests/plugin/cli_world.h"

@@ -1,6 +1,6 @@
-// A node with allocations of ours, beside containers of other plugins that have leases in the same
-// directory. What gc does with those leases is the same behind every plugin: gc_world.cc has the
-// cases, and a program that compiles it says for which plugins.
+// A node with allocations of ours, and containers of other plugins whose leases are in the same
+// directory. gc must treat these leases in the same way whatever the plugin: gc_world.cc has the
+// cases, and each program that compiles it names its plugins.
 #pragma once
 
 #include <vector>

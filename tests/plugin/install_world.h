@@ -1,4 +1,4 @@
-// A directory of plugins, and what `nomad-bridge install` makes of it.
+// A directory of plugins, and the changes that `nomad-bridge install` makes in it.
 #pragma once
 
 #include "tests/plugin/cli_world.h"

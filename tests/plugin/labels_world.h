@@ -1,5 +1,5 @@
-// Where labels are read back: the link's alias, the elements' comments and the record, each with
-// another tool than ours.
+// Reads labels back from the link's alias, the elements' comments and the record, each with a tool
+// that is not ours.
 #pragma once
 
 #include "tests/support/world.h"

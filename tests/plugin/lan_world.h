@@ -1,4 +1,5 @@
-// A bridge that is the node's own: its way to the LAN, with its address and its default route.
+// A bridge of the node's own that leads to the LAN. The bridge has the node's address and its
+// default route.
 #pragma once
 
 #include "tests/plugin/cli_world.h"

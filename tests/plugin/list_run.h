@@ -1,7 +1,8 @@
-// One verb on a list of plugins, as a runtime runs it (tests/support/runtime.h), while something
-// else happens: held at one of its system calls, or up to where it waits for another one's lock.
+// Runs one verb on a list of plugins, as a runtime does (tests/support/runtime.h), while something
+// else happens. The run is held at one of its system calls, or where it waits for another run's
+// lock.
 //
-// Shapes  The outcome is that of the first plugin that failed, else of the last one.
+// Shapes  The outcome is that of the first plugin that failed, or else of the last plugin.
 #pragma once
 
 #include <poll.h>

@@ -1,4 +1,4 @@
-// `nomad-bridge metrics` beside the allocations of one group.
+// Runs `nomad-bridge metrics` on a node with the allocations of one group.
 #pragma once
 
 #include "tests/plugin/cli_world.h"

@@ -1,5 +1,5 @@
-// A node that is moved over to us while its allocations live: Nomad's own list, run by Debian's
-// reference plugins before, by ours after.
+// A node that moves to our plugins while its allocations live. Debian's reference plugins run
+// Nomad's own list before the move; our plugins run it after the move.
 #pragma once
 
 #include "tests/support/runtime.h"

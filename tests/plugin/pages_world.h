@@ -1,11 +1,11 @@
-// The commands of a document, typed as an operator types them, in the host of a World.
+// Types the commands of a document as an operator does, in the host of a World.
 //
-// Shapes    A block is what stands between ```sh and ```; it is typed into a shell of its own, in
-//           the directory that Here() names, and what it prints is compared with the ```text block
-//           that follows it. There "..." stands for anything, as does the "…" of a
-//           cell that a terminal cuts; and a number for any number.
-// Programs  /opt is empty but for what a page installs. nomad, systemctl, dpkg and go are stand-ins
-//           in /run/bin: what each of them does is below, and in tests/plugin/nomad.
+// Shapes    A block is the text between ```sh and ```. It is typed into its own shell, in the
+//           directory that Here() names. Its output is compared with the next ```text block. In
+//           that block "..." matches any text, and so does the "…" of a cell that a terminal cuts;
+//           a number matches any number.
+// Programs  /opt has only what a page installs. nomad, systemctl, dpkg and go are stand-ins in
+//           /run/bin; this file and tests/plugin/nomad define them.
 #pragma once
 
 #include <regex>

@@ -1,4 +1,5 @@
-// Policies applied as an operator does, and allocations with Nomad's labels that they are about.
+// Applies policies as an operator does, and has allocations with Nomad's labels that the policies
+// select.
 #pragma once
 
 #include <regex>

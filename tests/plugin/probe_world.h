@@ -1,7 +1,8 @@
-// An allocation whose published ports answer, and what an operator does once they do not.
+// An allocation whose published ports answer, and the commands that an operator runs if they do
+// not.
 //
-//   8080 tcp and udp, of both families, and 198.51.100.9:8081 alone: they lead to port 80. On tcp
-//   it says "hello", on udp more than fits into one packet.
+//   8080 tcp and udp, of both families, and 8081 tcp on 198.51.100.9 only. All lead to port 80. On
+//   tcp it answers "hello", on udp more than fits into one packet.
 #pragma once
 
 #include <regex>

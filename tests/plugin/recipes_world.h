@@ -1,5 +1,5 @@
-// Lists of examples/ as Nomad runs them: ours, the reference's, stand-ins for consul-cni and
-// tc-redirect-tap, and the IPAM plugin of examples/, in one CNI_PATH.
+// Runs the lists of examples/ as Nomad does. One CNI_PATH has our plugins, the reference plugins,
+// stand-ins for consul-cni and tc-redirect-tap, and the IPAM plugin of examples/.
 #pragma once
 
 #include "tests/support/runtime.h"

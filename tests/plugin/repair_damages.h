@@ -1,5 +1,5 @@
-// The table of damages: what somebody breaks on the host's side, and what is said of it, by all
-// commands in the same words.
+// The table of damages: what somebody breaks on the host's side, and the words in which all
+// commands report it.
 #pragma once
 
 #include "tests/support/named.h"

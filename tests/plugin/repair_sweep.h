@@ -1,4 +1,4 @@
-// A command that is killed, or refused a request, at one point after the other.
+// Kills a command, or refuses one of its requests, at each point in turn.
 #pragma once
 
 #include "tests/support/world.h"

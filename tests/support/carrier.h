@@ -1,4 +1,5 @@
-// A program for python3: what a virtual machine does with its tap, or a sandbox with its socket.
+// A python3 program that does what a virtual machine does with its tap, or a sandbox with its
+// socket.
 #pragma once
 
 namespace nomad_bridge::test {

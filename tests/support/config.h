@@ -1,8 +1,8 @@
-// What goes into the binary under test and what comes out of it: network configs as changes to the
-// smallest one, and readers of results and errors.
+// Input and output of the binary under test: network configs as changes to the smallest config, and
+// readers of results and errors.
 //
-// Shapes  configs and results are JSON objects; a change is merged on top by RFC 7386 (null takes a
-//         key away) and may be written as JSON text.
+// Shapes  Configs and results are JSON objects. A change is merged into the config by RFC 7386
+//         (null removes a key), and may be written as JSON text.
 #pragma once
 
 #include "tests/support/process.h"

@@ -1,5 +1,5 @@
-// Files of the project. Under fixtures/: inputs and expected outputs, each with its origin beside
-// it.
+// Reads files of the project. fixtures/ has inputs and expected outputs; a file beside each names
+// its origin.
 #pragma once
 
 #include "tests/support/test.h"

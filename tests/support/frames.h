@@ -1,9 +1,9 @@
 // Ethernet frames made by hand, as a container with CAP_NET_RAW may send them: with any source MAC,
 // any address, and as ARP, ND, DHCP or tagged frames.
 //
-// Shapes   Frames are whole, from the Ethernet header on. Addresses are text; ports host byte
-//          order.
-// Errors   std::logic_error for an address that is none.
+// Shapes   Frames are whole and begin with the Ethernet header. Addresses are text, ports are in
+//          host byte order.
+// Errors   std::logic_error for text that is no address.
 #pragma once
 
 #include "tests/support/node.h"

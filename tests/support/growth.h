@@ -1,6 +1,6 @@
-// How the cost of an operation grows with its input. No figure of it is compared with a clock's:
-// both sides are measured here and now, in CPU time of this thread, so that a busy machine changes
-// neither much.
+// Measures how the cost of an operation grows with its input. No test compares a cost with a fixed
+// time: both costs are measured in the same run, in CPU time of this thread, so a busy machine
+// changes neither much.
 #pragma once
 
 #include <algorithm>

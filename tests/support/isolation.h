@@ -1,9 +1,9 @@
-// The wall between tests and the machine they run on.
+// Isolates tests from the machine on which they run.
 //
-// Before the first test that needs it the program moves into fresh mount, network, IPC and process
-// namespaces, with empty tmpfs on /run, /var/lib/cni and (where it is no link into /run) /var/run.
-// The machine's own namespace, firewall and state are out of reach from then on, and every process
-// a test leaves behind dies with the test program.
+// Before the first test that needs it, the program moves into new mount, network, IPC and process
+// namespaces, with empty tmpfs on /run, /var/lib/cni and (unless it is a link into /run) /var/run.
+// From then on tests cannot reach the machine's own namespace, firewall and state. Every process
+// that a test leaves behind dies with the test program.
 #pragma once
 
 namespace nomad_bridge::test {

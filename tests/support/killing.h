@@ -1,10 +1,10 @@
 // kill -9 between any two system calls: runs a program and kills it just before the N-th call that
 // could change something.
 //
-// Counted  system calls of the program itself that can be seen from outside: not memory, not
-//          reading, not its own descriptors. Between two of them the world is the same, so N = 1,
-//          2, 3 ... reaches every state it can leave.
-// How      ptrace(2): the call at whose entry the program is killed does not happen.
+// Counted  The program's own system calls that have an effect outside of it: not memory, not
+//          reading, not its own descriptors. Between two counted calls the world does not change,
+//          so N = 1, 2, 3 ... reaches every state in which the program can leave the world.
+// How      ptrace(2) kills the program at the entry of the call, so the call does not happen.
 #pragma once
 
 #include "tests/support/process.h"

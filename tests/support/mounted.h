@@ -1,4 +1,4 @@
-// Something else in the place of a file or directory, for as long as this lives.
+// Mounts something else over a file or directory, for as long as this object lives.
 //
 // Errors  std::runtime_error with what mount(8) printed.
 #pragma once

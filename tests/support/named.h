@@ -1,5 +1,5 @@
-// What the rows of a value-parameterised suite begin with: their name, by which gtest prints them
-// and ctest lists the case.
+// The first member of a row in a value-parameterised suite: its name. gtest prints the row by this
+// name, and ctest lists the case by it.
 #pragma once
 
 #include <cctype>

@@ -1,7 +1,8 @@
-// One network namespace of a test: the host, the outside or a container, as a machine of its own.
+// One network namespace of a test: the host, the outside or a container, each like a separate
+// machine.
 //
-// Paths    bound to /run/netns/<name>, as ip-netns(8) and the runtimes do it.
-// Threads  one: entering moves the caller.
+// Paths    Bound to /run/netns/<name>, as ip-netns(8) and the runtimes do.
+// Threads  One: to enter a node moves the calling thread.
 #pragma once
 
 #include "tests/support/process.h"

@@ -1,11 +1,10 @@
-// Other programs, run to their end and never for ever.
+// Runs other programs to their end, but never for ever.
 //
-// Shapes   exit_code is the program's, or 128 + the signal that ended it. out and err are whole.
-//          Stdin is a file that holds the input, stdout and stderr are files too, so that
-//          nothing blocks on a pipe.
-// Limits   a program that has not ended after kProgramPatience is killed, and that is an exception.
-// Where    the child is created in the network namespace the caller is in (see Node to run
-//          elsewhere).
+// Shapes   exit_code is the program's exit code, or 128 + the signal that ended it. out and err are
+//          complete. Stdin is a file with the input; stdout and stderr are files, too, so nothing
+//          blocks on a pipe.
+// Limits   Kills a program that has not ended after kProgramPatience, and throws.
+// Where    The child runs in the caller's network namespace (see Node to run it elsewhere).
 #pragma once
 
 #include <sys/types.h>

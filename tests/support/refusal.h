@@ -1,5 +1,5 @@
-// Commands of which the kernel refuses one netlink request or another system call, or does not say
-// that it is done: what is half done must be undone.
+// Runs commands for which the kernel refuses one netlink request or another system call, or does
+// not confirm it. A command must then undo what it has half done.
 #pragma once
 
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
-// A router advertisement (RFC 4861), as a router on the link of an interface would send it.
+// Sends a router advertisement (RFC 4861), as a router on the link of an interface does.
 //
-// Shape   the sender is a default router for half an hour, and hosts may take addresses in
-//         `prefix`, of 64 bits, if that is given.
+// Shape   The sender is a default router for half an hour. If `prefix` is given, hosts may
+//         configure addresses in it; it has 64 bits.
 // Errors  std::runtime_error if it cannot be sent.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The lock of the node's rules, held by a test as another command would.
+// The lock of the node's rules. A test holds it as another command would.
 #pragma once
 
 #include <utility>

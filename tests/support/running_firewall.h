@@ -1,8 +1,8 @@
 // Another firewall that really runs on the node of a test: "docker" (its daemon, with an empty
-// bridge of its own), "ufw" or "firewalld"; "none".
+// bridge of its own), "ufw", "firewalld", or "none".
 //
-// State   what it keeps under /etc and /var/log is its own, and goes with it.
-// Errors  std::invalid_argument: no such firewall.
+// State   The firewall has its own /etc and /var/log files, which are removed with it.
+// Errors  std::invalid_argument if there is no such firewall.
 #pragma once
 
 #include <list>

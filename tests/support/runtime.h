@@ -1,11 +1,11 @@
-// A CNI runtime as libcni is one: lists of plugins, run in order for ADD and CHECK, backwards for
-// DEL; every plugin is a process of its own, ours or anybody's.
+// A CNI runtime that works like libcni: runs lists of plugins, in order for ADD and CHECK, in
+// reverse for DEL. Every plugin, ours or another, is its own process.
 //
-// Shapes  stdin of a plugin is its entry of the list with name, cniVersion, runtimeConfig (if it
-//         declares the capability) and prevResult put in: on ADD the result of the plugin before
-//         it, on CHECK and DEL the last one's. CNI_ARGS is there for ADD and CHECK and empty for
-//         DEL, as with Nomad.
-// Errors  std::runtime_error with what was printed, where a plugin must succeed and does not.
+// Shapes  A plugin's stdin is its entry of the list, with name, cniVersion, runtimeConfig (if it
+//         declares the capability) and prevResult added. On ADD prevResult is the result of the
+//         plugin before it; on CHECK and DEL it is the last plugin's result. CNI_ARGS is set for
+//         ADD and CHECK and empty for DEL, as with Nomad.
+// Errors  std::runtime_error with the plugin's output, if a plugin must succeed and fails.
 // Source  libcni 1.3.0, api.go.
 #pragma once
 

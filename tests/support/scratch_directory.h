@@ -1,4 +1,4 @@
-// An empty directory of a test's own, removed with all that is in it.
+// An empty directory for one test, removed with all its content.
 #pragma once
 
 #include <cstdlib>

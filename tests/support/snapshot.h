@@ -1,12 +1,12 @@
-// Everything a test could have left behind, as one value: before == after.
+// Everything that a test could leave behind, as one value: before == after.
 //
-// Holds    of every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses,
-//          routes of all tables, rules, the nf_tables ruleset, the sysctls we touch; of the
+// Holds    For every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses,
+//          routes of all tables, rules, the nf_tables ruleset, the sysctls that we change. For the
 //          machine: the files of our state directories.
-// Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what
-//          the kernel makes for every link (link-local addresses, local, link-local and multicast
-//          routes); "lock" files, last_reserved_ip.<n> and .checkpoint, which are memory, not
-//          state.
+// Leaves out  Values that change by themselves: indices, handles, counters, carrier, timers,
+//             lifetimes. What the kernel creates for every link: link-local addresses; local,
+//             link-local and multicast routes. "lock" files, last_reserved_ip.<n> and .checkpoint,
+//             which are memory, not state.
 #pragma once
 
 #include "tests/support/node.h"

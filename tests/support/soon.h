@@ -1,5 +1,5 @@
-// Waiting for what happens in its own time and has no event to wait for: the kernel's tidying up,
-// another program's start.
+// Waits for changes that take their time and cause no event: for example until the kernel has
+// cleaned up, or another program has started.
 #pragma once
 
 #include "tests/support/test.h"

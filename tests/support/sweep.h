@@ -1,9 +1,9 @@
-// The points of a sweep: at which of its system calls, from 1, a command is killed, held or refused
-// one.
+// The points of a sweep: the numbers, from 1, of the system calls at which a command is killed or
+// held, or at which a call is refused.
 //
-// NOMAD_BRIDGE_SWEEP  FIRST/STEP: call FIRST, then every STEP-th. "1/1" is every call, "1/7" what
-//                     is done if the variable is not set. ./test.sh prints its choice; with that, a
-//                     sweep that failed fails again at the same calls.
+// NOMAD_BRIDGE_SWEEP  FIRST/STEP: call FIRST, then every STEP-th call. "1/1" is every call; "1/7"
+//                     is the default. ./test.sh prints its choice; with the same choice a failed
+//                     sweep fails again at the same calls.
 #pragma once
 
 namespace nomad_bridge::test {

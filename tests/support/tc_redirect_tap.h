@@ -1,5 +1,5 @@
-// A stand-in for the CNI plugin tc-redirect-tap, which is built with Go: the same tap, filters and
-// result. tests/clients runs the same tests with the real one.
+// A stand-in for the CNI plugin tc-redirect-tap, which is built with Go: it makes the same tap,
+// filters and result. tests/clients runs the same tests with the real plugin.
 #pragma once
 
 namespace nomad_bridge::test {

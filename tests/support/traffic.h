@@ -1,11 +1,11 @@
-// Traffic between the nodes of a test: servers, clients and pings of our own, with sockets opened
+// Traffic between the nodes of a test: our own servers, clients and pings, with sockets opened
 // inside a node.
 //
-// Shapes   A server answers every client with its text and with the address that it saw;
-//          on TCP and SCTP it then sends back what it gets. Addresses are text of either family,
-//          ports host byte order.
-// Limits   A client gives up after its patience; "no answer", "refused" and "unreachable" are all
-//          nullopt.
+// Shapes   A server answers every client with its text and with the address that it saw. On TCP and
+//          SCTP it then sends back what it receives. Addresses are text of either family, ports are
+//          in host byte order.
+// Limits   A client gives up after its patience. No answer, a refusal and an unreachable server all
+//          give nullopt.
 // Lives    A server is a child process that ends with its Server.
 #pragma once
 

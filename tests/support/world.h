@@ -4,16 +4,16 @@
 //      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down),
 //      2001:db8:100::2/64            2001:db8:100::1/64   plugin makes) until an ADD attaches them
 //
-// Both ends have a default route through the other. No forwarding, no rules, no bridge: a bare
-// machine.
+// Both ends have a default route through the other. There is no forwarding, no rule and no bridge.
 //
-// Where    The test itself runs inside the host; containers are under /run/netns/<name>.
-// State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone
+// Where    The test itself runs inside the host. Containers are under /run/netns/<name>.
+// State    /run, /var/run/cni and /var/lib/cni are empty at the start of every test, and removed
 //          after it.
-// Lives    Nothing survives a test: processes, namespaces, mounts.
-// Beside   With NOMAD_BRIDGE_FIREWALL=docker, ufw or firewalld that firewall runs on the host, and
-//          lets the node's own services be reached, before a test begins. NOMAD_BRIDGE_BRIDGE_NF=0
-//          or 1 is bridge-nf-call-iptables and -ip6tables there (tests/beside-firewalls).
+// Lives    Nothing survives a test: no process, namespace or mount.
+// Beside   With NOMAD_BRIDGE_FIREWALL=docker, ufw or firewalld that firewall runs on the host
+//          before a test begins, and allows access to the node's own services.
+//          NOMAD_BRIDGE_BRIDGE_NF=0 or 1 sets bridge-nf-call-iptables and -ip6tables there
+//          (tests/beside-firewalls).
 #pragma once
 
 #include "tests/support/config.h"
