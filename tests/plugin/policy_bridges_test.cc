@@ -132,9 +132,10 @@ TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
 TEST_F(PolicyBridges, DoctorSaysThatTheDirectoryIsGone) {
   Apply({kNamespaces});
   fs::remove_all(kDirectory);
-  EXPECT_THAT(RunLine("doctor policy").out,
-              AllOf(HasSubstr(Cat("policies are in force, and ", kDirectory, " is gone")),
-                    HasSubstr("advice: restore the directory, or apply /etc/nomad-bridge/policy.d")));
+  EXPECT_THAT(
+      RunLine("doctor policy").out,
+      AllOf(HasSubstr(Cat("policies are in force, and ", kDirectory, " is gone")),
+            HasSubstr("advice: restore the directory, or apply /etc/nomad-bridge/policy.d")));
   EXPECT_THAT(RunLine("policy apply"), Exits(0));
   EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
 }
