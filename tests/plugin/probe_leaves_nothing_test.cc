@@ -18,6 +18,12 @@ class ProbeLeaves : public ProbeWorld {
     }
     return remains;
   }
+  [[nodiscard]] bool HasNoOpenConnection() {
+    return container()
+        .Must(Words("ss -Htan state established state fin-wait-1 state fin-wait-2 state close-wait "
+                    "state last-ack state closing"))
+        .empty();
+  }
   [[nodiscard]] std::string Connections() {
     return host().Must({"sh", "-c", Cat("conntrack -L 2>/dev/null | grep 198.41.0.4 || true")});
   }
@@ -52,6 +58,7 @@ TEST_F(ProbeLeaves, NothingBehind) {
 
 TEST_F(ProbeLeaves, NothingOutsideTheNode) {
   ASSERT_TRUE(Answers(kTcp)) << "the gateway is known";
+  EXPECT_TRUE(Soon([&] { return HasNoOpenConnection(); })) << "its end is on its way";
   Process capture =
       Process::Start({.argv = {"python3", "-c", kCapture}, .in_child = [&] { outside().Enter(); }});
   EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
@@ -64,6 +71,7 @@ TEST_F(ProbeLeaves, NothingOutsideTheNode) {
 // A rule sends it to another machine: it is caught on its way there.
 TEST_F(ProbeLeaves, NothingOutsideTheNodeWhereARuleSendsItThere) {
   ASSERT_TRUE(Answers(kTcp)) << "the other machine is known";
+  EXPECT_TRUE(Soon([&] { return HasNoOpenConnection(); })) << "its end is on its way";
   host().Nft(Cat(
       "table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 dnat to ",
       kOutsideIp4,
