@@ -271,7 +271,10 @@ install
 # A clone elsewhere finds what was compiled in this one: paths count from its root. With precompiled
 # headers ccache wants to be told that their own times do not matter.
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+# A header of which only a comment has changed is another one for g++, which would include it once
+# more beside an older precompiled one.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+export CCACHE_COMMENTS=1
 
 choose_points
 check_form

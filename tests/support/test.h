@@ -1,5 +1,7 @@
-// The header that every test includes, parsed once (tests/CMakeLists.txt): GoogleTest with its
-// matchers, common parts of the standard library, and errors and addresses as a test sees them.
+// The header that every test includes, parsed once (tests/CMakeLists.txt).
+//
+// It has GoogleTest with its matchers, common parts of the standard library, and errors and
+// addresses as a test sees them.
 #pragma once
 
 #include <algorithm>
