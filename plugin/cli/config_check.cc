@@ -218,11 +218,10 @@ std::string TextOf(const Checked& file) {
 }
 
 Json ToJson(const Checked& file) {
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"file", file.path},
           {"valid", file.is_unread ? Json() : Json(file.error.empty())},
-          {"error", or_null(file.error)},
-          {"network", or_null(file.network)},
+          {"error", OrNull(file.error)},
+          {"network", OrNull(file.network)},
           {"notChecked", file.others},
           {"remarks", file.remarks}};
 }

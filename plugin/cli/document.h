@@ -23,6 +23,11 @@ inline void PrintDocument(const Json& fields) {
   Print(Cat(document.dump(2, ' ', false, Json::error_handler_t::replace), '\n'));
 }
 
+// Returns null for a text that is empty.
+[[nodiscard]] inline Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
 // Makes an array with the result of `convert` for each value.
 template <typename Values, typename Convert>
 [[nodiscard]] Json ArrayOf(const Values& values, Convert convert) {

@@ -3,8 +3,8 @@
 // Words    node; outside; ns=NAMESPACE,job=JOB,group=GROUP; an address; or a name of an allocation
 //          that lives here (named_attachments.h): its job, group, ID, interface, published port
 // Without  root nothing is known of the node: labels and addresses stand for themselves
-// Errors   UsageError for a word that is none of these; CannotTell if it names no allocation here,
-//          or several that have different labels
+// Errors   UsageError for labels that cannot be read, or without a port; CannotTell for a word that
+//          names no allocation here, or several allocations with different labels
 #pragma once
 
 #include <optional>

@@ -137,6 +137,11 @@ void Explain(const policy::Program& program, const Holders& holders, Flow& flow)
   }
 }
 
+// Of source, destination, protocol and port, each padded to a register.
+std::size_t KeyBytes(Family family) {
+  return family == Family::kIpv4 ? 4 + 4 + 4 + 4 : 16 + 16 + 4 + 4;
+}
+
 Flow Decode(const nft::Socket::Noted& noted, Family family, const Holders& holders) {
   const std::size_t address_bytes = family == Family::kIpv4 ? 4 : 16;
   const std::uint64_t age_ms =
@@ -201,6 +206,9 @@ Flows ReadFlows(state::Host& host, Holders& known) {
       const std::vector<nft::Socket::Noted> noted = NotedIn(host, noun, family);
       read.are_all = read.are_all && noted.size() < rules::kMaxFlows;
       for (const nft::Socket::Noted& each : noted) {
+        if (each.key.size() != KeyBytes(family)) {
+          continue;  // somebody has put a set of another shape in the place of ours
+        }
         Flow flow = Decode(each, family, known);
         flow.is_refused = noun == rules::kRefusedFlows;
         const auto [at, is_new] = flows.try_emplace(each.key, flow);
@@ -252,14 +260,13 @@ std::string ShowFlows(const Flows& flows) {
 }
 
 Json ToJson(const Flow& flow) {
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   const std::string would = flow.now.WouldBeRefusedBy();
   const auto end_json = [&](const policy::End& end) -> Json {
     const cni::Workload workload = end.workload.value_or(cni::Workload());
     return {{"address", end.address->Text()},
-            {"namespace", or_null(workload.nomad_namespace)},
-            {"job", or_null(workload.job)},
-            {"group", or_null(workload.group)},
+            {"namespace", OrNull(workload.nomad_namespace)},
+            {"job", OrNull(workload.job)},
+            {"group", OrNull(workload.group)},
             {"node", end.is_node}};
   };
   return {{"from", end_json(flow.from)},
@@ -269,8 +276,8 @@ Json ToJson(const Flow& flow) {
           {"secondsAgo", flow.seconds_ago},
           {"refused", flow.is_refused},
           {"allowedNow", flow.IsAllowedNow()},
-          {"by", or_null(would.empty() ? flow.now.By() : would)},
-          {"policy", or_null(flow.policy)},
+          {"by", OrNull(would.empty() ? flow.now.By() : would)},
+          {"policy", OrNull(flow.policy)},
           {"entry", flow.entry.empty() ? Json() : Json::parse(flow.entry)}};
 }
 

@@ -25,6 +25,7 @@ constexpr std::array kShowFlags = {
     Flag{"jobs", nullptr, "with -graph: jobs for its nodes, instead of namespaces"},
     Flag{"nft", nullptr, "the nft commands that print its chains and sets"},
     kJsonFlag};
+
 // "namespace=prod job=lb"; empty for anyone.
 std::string PeerText(const policy::Step& step, const std::map<std::string, std::string>& sets) {
   using PeerIs = policy::Step::PeerIs;
@@ -96,12 +97,11 @@ std::string ShowTable(const std::vector<Rule>& all) {
 }
 
 Json ShownRuleJson(const Rule& rule) {
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"way", rule.is_in ? "in" : "out"},
           {"rule", rule.name},
           {"is", rule.outcome},
-          {"ports", or_null(rule.ports)},
-          {"peer", or_null(rule.peer)},
+          {"ports", OrNull(rule.ports)},
+          {"peer", OrNull(rule.peer)},
           {"packets", rule.packets ? Json(*rule.packets) : Json()}};
 }
 

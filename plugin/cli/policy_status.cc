@@ -91,6 +91,11 @@ int RunStatus(const Arguments& arguments) {
   }
   state::Host host = state::Host::Open();
   rules::RequireReadPolicies(host);
+  if (!host.policy.AreApplied() && !arguments.Has("json")) {
+    LogLine("{}",
+            "no policies were applied since the node booted (a directory without files is none): "
+            "nomad-bridge policy apply");
+  }
   if (arguments.Has("flows")) {
     return RunFlows(host, arguments);
   }
@@ -111,9 +116,6 @@ int RunStatus(const Arguments& arguments) {
     LogLine("{}; {}", damage.text, Fix("nomad-bridge reconcile").Line());
   }
   if (!host.policy.AreApplied()) {
-    LogLine("{}",
-            "no policies were applied since the node booted (a directory without files is none): "
-            "nomad-bridge policy apply");
     return answer;
   }
   Print(RuleTable(counts));

@@ -125,8 +125,7 @@ std::string InWords(const Judged& judged) {
 }
 
 Json OpinionJson(const policy::Opinion& opinion) {
-  const auto or_null = [](const std::string& rule) { return rule.empty() ? Json() : Json(rule); };
-  return {{"by", or_null(opinion.by)}, {"wouldBeRefusedBy", or_null(opinion.would_be_refused_by)}};
+  return {{"by", OrNull(opinion.by)}, {"wouldBeRefusedBy", OrNull(opinion.would_be_refused_by)}};
 }
 
 int RunPolicyTest(const Arguments& arguments) {

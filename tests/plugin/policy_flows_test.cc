@@ -70,6 +70,8 @@ TEST_F(PolicyFlows, SayWhatWasRefusedByFamilyAndProtocol) {
   EXPECT_NE(etl.Run({"ping", "-c", "1", "-W", "1", AddressOfNode(api)}).exit_code, 0);
 
   std::set<std::string> refused;
+  EXPECT_EQ(Elements("refused_flows4").size(), 2U);
+  EXPECT_EQ(Elements("refused_flows6").size(), 1U);
   const json document = Flows();
   for (const json& flow : document["flows"]) {
     EXPECT_EQ(flow["refused"], true) << flow;
@@ -134,6 +136,28 @@ TEST_F(PolicyFlows, OfOneThatIsGoneHaveItsAddressAloneAndNoEntry) {
   EXPECT_EQ(flow["from"]["job"], nullptr);
   EXPECT_EQ(flow["from"]["address"], AddressOfNode(etl));
   EXPECT_EQ(flow["entry"], nullptr);
+}
+
+// Somebody has put a set of another shape in the place of ours.
+TEST_F(PolicyFlows, OfAnotherShapeAreLeftOut) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+  host().Nft(
+      "flush chain inet nomad-bridge refuse_noted; flush chain inet nomad-bridge drop_noted; "
+      "delete set inet nomad-bridge refused_flows4; add set inet nomad-bridge refused_flows4 "
+      "{ type ipv4_addr; flags dynamic,timeout; timeout 1h; elements = { 10.0.0.1 }; }");
+  EXPECT_EQ(Flows()["flows"].size(), 0U);
+  EXPECT_THAT(RunLine("policy status"), Exits(1, Err(HasSubstr("nomad-bridge reconcile"))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  EXPECT_FALSE(Connects(etl, api));
+  EXPECT_EQ(Flows()["flows"].size(), 1U);
+}
+
+TEST_F(PolicyFlows, SayThatNoPoliciesWereApplied) {
+  EXPECT_THAT(RunLine("policy status -flows"),
+              Exits(0, Err(HasSubstr("no policies were applied"))));
 }
 
 TEST_F(PolicyFlows, AreNotTakenForElementsWithoutAnOwner) {
