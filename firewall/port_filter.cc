@@ -149,7 +149,7 @@ std::vector<nft::Rule> OtherFrames() {
           .PortNotWith({nft::kEtherSaddr, nft::kIp6Daddr}, SetName(kSource, Family::kIpv6))
           .Drop(),
       // icmpv6 type nd-neighbor-advert drop
-      // No advertisement from :: is valid, but the kernel learns from it all the same.
+      // Advertisements from :: are invalid, but the kernel learns from them.
       Icmpv6(ND_NEIGHBOR_ADVERT).Drop(),
       // ether type 8021q drop, ether type 8021ad drop
       // Receivers ignore a tag of VLAN 0.

@@ -25,7 +25,7 @@ inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 constexpr const char* kBridges = "bridges";
 constexpr const char* kGateways = "gateways";
 constexpr const char* kIngressRestricted = "ingress_restricted";
-// Set of ifname . ifname: pairs between which a restricted bridge may forward all the same.
+// Set of ifname . ifname: pairs of interfaces that may exchange packets despite an ingressPolicy.
 constexpr const char* kIngressAllowed = "ingress_allowed";
 // Sets of addresses, without the digit of their family. In this order: forwarded for; masqueraded
 // towards the outside, behind a gateway of ours and elsewhere; targets of published ports that are

@@ -5,8 +5,8 @@
 //            starts the program again. If it is not read empty, systemd starts the program without
 //            end.
 // Overrun    Switched off on the socket for good (NETLINK_NO_ENOBUFS): systemd gives up a socket
-//            that it finds in error. Messages that do not fit are lost; the messages before them
-//            have started the program all the same.
+//            that it finds in error. Messages that do not fit are lost. That does no harm: the
+//            messages before them have already started the program.
 // Ownership  The descriptor is ours and is closed; systemd keeps its own.
 // Errors     kKernel if the socket cannot be read.
 // Source     sd_listen_fds(3), systemd.socket(5): ListenNetlink=; netlink(7).

@@ -278,8 +278,9 @@ class Socket {
   // Returns the links that have a global IPv6 address that expires, as router advertisements give
   // them.
   [[nodiscard]] std::set<int> LinksWithLearntAddresses();
-  // Returns the addresses at which this node is reached, of every link outside a VRF. Reads routes:
-  // for a list of addresses the kernel asks each link, including host veths, which have none.
+  // Returns the addresses at which this node is reached, of every link outside a VRF. Reads the
+  // local routes: a list of addresses would take the kernel longer, because it visits every link,
+  // including the host veths.
   [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD.
   void EnsureAddress(const Link& link, const Cidr& address);

@@ -72,8 +72,8 @@ struct Interior {
 [[nodiscard]] std::vector<std::string> FindRouteNotes(Interior& inside);
 
 // Finds answers from the container's address in this network that may leave by its interface in
-// another network, which drops foreign addresses. Of two default routes the kernel takes sometimes
-// one, sometimes the other, so a single probe does not show it.
+// another network, which drops foreign addresses. If the container has two default routes, the
+// kernel uses either of them, so a single probe does not show this.
 [[nodiscard]] Causes FindSecondNetwork(state::Host& host, Interior& inside);
 
 // Finds a service that does not accept: its process is stopped, or its backlog is full.

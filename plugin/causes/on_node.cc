@@ -126,7 +126,7 @@ class NodeLook {
   Causes causes_;
 };
 
-// Packets for `address` leave by another link than that of the container's network, or by none.
+// Finds a route that leads packets for `address` away from the container's network, or nowhere.
 Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address) {
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = address});
   const std::string show = Format("{} route get {}", IpTool(address.family()), address);
