@@ -174,8 +174,14 @@ std::string DecisionText(const Flow& flow) {
   return flow.now.By().empty() ? "allowed now" : Cat("allowed now by ", flow.now.By());
 }
 
+// Without what a set of another shape has that somebody has put in the place of ours.
 std::vector<nft::Socket::Noted> NotedIn(state::Host& host, std::string_view noun, Family family) {
-  return host.nft.NotedIn(firewall::TableId(), firewall::SetName(noun, family));
+  std::vector<nft::Socket::Noted> noted =
+      host.nft.NotedIn(firewall::TableId(), firewall::SetName(noun, family));
+  std::erase_if(noted, [family](const nft::Socket::Noted& each) {
+    return each.key.size() != KeyBytes(family);
+  });
+  return noted;
 }
 
 Usage UsageOf(state::Host& host, std::string_view noun) {
@@ -187,12 +193,17 @@ Usage UsageOf(state::Host& host, std::string_view noun) {
 }
 
 // A flow that was audited before it was refused is in two sets: the later one counts.
-void Merge(Flow flow, Flow& into) {
-  const std::uint64_t tries = flow.tries + into.tries;
-  if (flow.seconds_ago < into.seconds_ago) {
-    into = std::move(flow);
+void Add(Flow flow, const nft::Bytes& key, std::map<nft::Bytes, Flow>& flows) {
+  const auto [at, is_new] = flows.try_emplace(key, flow);
+  if (is_new) {
+    return;
   }
-  into.tries = tries;
+  Flow& other = at->second;
+  const std::uint64_t tries = flow.tries + other.tries;
+  if (flow.seconds_ago < other.seconds_ago) {
+    other = std::move(flow);
+  }
+  other.tries = tries;
 }
 
 }  // namespace
@@ -206,15 +217,9 @@ Flows ReadFlows(state::Host& host, Holders& known) {
       const std::vector<nft::Socket::Noted> noted = NotedIn(host, noun, family);
       read.are_all = read.are_all && noted.size() < rules::kMaxFlows;
       for (const nft::Socket::Noted& each : noted) {
-        if (each.key.size() != KeyBytes(family)) {
-          continue;  // somebody has put a set of another shape in the place of ours
-        }
         Flow flow = Decode(each, family, known);
         flow.is_refused = noun == rules::kRefusedFlows;
-        const auto [at, is_new] = flows.try_emplace(each.key, flow);
-        if (!is_new) {
-          Merge(std::move(flow), at->second);
-        }
+        Add(std::move(flow), each.key, flows);
       }
     }
   }
