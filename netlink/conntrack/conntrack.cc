@@ -26,7 +26,7 @@ constexpr std::uint32_t kFilterDestinationAddress = 1U << 1;
 constexpr std::uint32_t kFilterProtocol = 1U << 3;
 constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 
-// With more flows, a list is faster than a walk for each.
+// For more UdpFlows than this, one list of all entries is faster than a walk of the table for each.
 constexpr std::size_t kMaxWalks = 64;
 
 // Entries whose status bits in `mask` equal `value`.
@@ -35,7 +35,7 @@ struct Status {
   std::uint32_t value = 0;
 };
 
-// In the order of Which.
+// One per enumerator of Which, in its order.
 constexpr std::array<Status, 4> kStatuses = {{{},
                                               {.mask = IPS_NAT_MASK},
                                               {.mask = IPS_NAT_MASK | IPS_SEEN_REPLY},
@@ -46,7 +46,7 @@ netlink::Message ConntrackMessage(int type, int flags, Family family) {
       NFNL_SUBSYS_CTNETLINK, type, flags, family == Family::kIpv4 ? AF_INET : AF_INET6);
 }
 
-// Of one direction: the ends that are compared, besides the protocol. Addresses are IPv4.
+// Puts the parts of one direction's tuple that are compared. Addresses are IPv4.
 void PutTuple(netlink::Message& message,
               int direction,
               const std::optional<Ip>& source,
@@ -69,7 +69,7 @@ void PutTuple(netlink::Message& message,
   }
 }
 
-// Puts which parts of an entry are compared, and with what.
+// Puts the filter: which parts of an entry the kernel compares, and with which values.
 void PutFilter(netlink::Message& message, const UdpFlows& flows) {
   if (flows.answered_by) {
     PutTuple(message, CTA_TUPLE_REPLY, flows.answered_by, std::nullopt, std::nullopt);
@@ -83,8 +83,9 @@ void PutFilter(netlink::Message& message, const UdpFlows& flows) {
                      (flows.destination ? kFilterDestinationAddress : 0));
 }
 
-// conntrack -D -f <family> -p udp [--orig-src <address>] [--orig-dst <address>] [--orig-port-dst
-// <port>] [--reply-src <address>] False if the kernel cannot.
+// Deletes the matching entries: conntrack -D -f <family> -p udp [--orig-src <address>] [--orig-dst
+// <address>] [--orig-port-dst <port>] [--reply-src <address>]. Returns false if this kernel cannot
+// delete them by filter.
 bool Flush(netlink::RequestSocket& socket, const UdpFlows& flows) {
   // The kernel compares IPv6 addresses the wrong way round (still in 6.18): it would delete the
   // flows of all other addresses.
@@ -110,7 +111,8 @@ std::optional<Ip> ReadAddress(const netlink::Attributes& addresses, int ipv4, in
   return address ? address : addresses.Address(ipv6);
 }
 
-// Returns whether any of `flows` matches `entry`: looks it up in each form that `flows` have.
+// Returns whether any of `flows` matches `entry`. Callers set the members of UdpFlows in five
+// combinations only, so one lookup per combination is enough.
 bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Family family) {
   const auto address = [&](int direction, int ipv4, int ipv6) {
     return ReadAddress(entry.Inside(direction).Inside(CTA_TUPLE_IP), ipv4, ipv6);
@@ -139,7 +141,7 @@ bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Fam
   });
 }
 
-// A message about this entry.
+// Returns a message that names this entry.
 netlink::Message MessageOf(int type, Family family, const netlink::Attributes& entry) {
   netlink::Message message = ConntrackMessage(type, NLM_F_ACK, family);
   for (const int attribute : {CTA_TUPLE_ORIG, CTA_ID, CTA_ZONE}) {
@@ -158,7 +160,7 @@ void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::A
                          {ENOENT, EBUSY});
 }
 
-// Without NLM_F_CREATE, changes only an existing entry.
+// Sets the mark of an entry. Without NLM_F_CREATE, the kernel changes only an existing entry.
 void MarkEntry(netlink::RequestSocket& socket,
                Family family,
                const netlink::Attributes& entry,
@@ -183,7 +185,7 @@ void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpF
   });
 }
 
-// The end that answers is the end that the packets reach.
+// Returns the endpoint that answers, which is the one that the packets reach after translation.
 Endpoint ReadAnswerer(const netlink::Attributes& entry) {
   const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_REPLY);
   const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
@@ -200,7 +202,7 @@ Connection ReadConnection(const netlink::Attributes& entry) {
       ReadAddress(begun.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip());
   const std::uint16_t from_port =
       begun.Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_SRC_PORT).value_or(0);
-  // Conntrack saw a packet of the server first.
+  // Conntrack missed the beginning and saw a packet of the server first: swap the ends.
   if (to.protocol == IPPROTO_TCP && from_port < kFirstClientPort && to.port >= kFirstClientPort) {
     return {.protocol = to.protocol, .from = to.address, .to = from, .port = from_port};
   }
@@ -228,7 +230,7 @@ void PutTuple(netlink::Message& message, const Beginning& packet) {
   message.PutU16(CTA_PROTO_DST_PORT, htobe16(packet.destination_port));
 }
 
-// Every entry of the family.
+// Calls `read` with every entry of the family.
 void ForEachEntry(netlink::RequestSocket& socket,
                   Family family,
                   const std::function<void(const netlink::Attributes&)>& read) {

@@ -1,18 +1,20 @@
 // Deletes conntrack entries of UDP flows that would bypass a change of the rules.
 //
-// Why     A UDP flow that was seen before a port was published, while it belonged to another
-//         allocation, or while the rules were flushed, has a conntrack entry without, or with the
-//         wrong, translation; as long as packets come, it never expires.
+// Why     The conntrack entry of a UDP flow has no translation, or a wrong one, if the flow began
+//         before its port was published, while the port belonged to another allocation, or while
+//         the rules were flushed. The entry does not expire as long as packets come.
 // Shapes  Ports in host byte order.
-// Match   see UdpFlows. Never the allocation's own port: that would cut connections of others.
-// Socket  Best closed last: closing a NETLINK_NETFILTER socket waits until all that was deleted
-//         from nf_tables has been freed, some 10 ms.
-// Cost    A walk of the whole table (262,144 buckets from 4 GB of memory on): 0.2 ms per UdpFlows
-//         where the kernel deletes by filter (6.11). Else, for IPv6 addresses, and for many
-//         UdpFlows, one list of all UDP entries per family: 10 to 30 ms, as it locks every bucket.
+// Match   See UdpFlows. Match published ports of the node, never the container's own port:
+//         connections of others use the same number.
+// Socket  Close it last: closing a NETLINK_NETFILTER socket waits until the kernel has freed
+//         everything that was deleted from nf_tables, some 10 ms.
+// Cost    If the kernel deletes by filter (6.11): a walk of the whole table per UdpFlows, 0.2 ms
+//         (262,144 buckets from 4 GB of memory on). On older kernels, for IPv6 addresses and for
+//         many UdpFlows: one list of all UDP entries per family, 10 to 30 ms, because it locks
+//         every bucket.
 // Kernel  Without CONFIG_NF_CT_NETLINK nothing is deleted, and that is no error.
-// Errors  kKernel, kTryAgain as in request_socket.h. An entry that goes away meanwhile is success,
-//         and so is one that a flowtable holds, which cannot be deleted (EBUSY).
+// Errors  kKernel, kTryAgain as in request_socket.h. It is no error if an entry is already gone, or
+//         cannot be deleted because a flowtable holds it (EBUSY).
 // Source  linux/netfilter/nfnetlink_conntrack.h; CTA_FILTER narrows a list since kernel 5.8 and a
 //         deletion since 6.11.
 #pragma once
@@ -35,11 +37,12 @@ enum class Which {
   kAll,
   kUntranslated,  // no translation
   kUnanswered,    // no translation and no answer: the next packet begins the same flow again
-  kRedirected,    // whose destination is translated
+  kRedirected,    // the destination is translated
 };
 
-// Matches the flows with all members that are given: a source; a destination port, with or without
-// its address; the address that answers come from, which is where translated packets go.
+// Matches UDP flows by the members that are set: the source; the destination port, with or without
+// the destination address; or `answered_by`, the address that answers come from and that packets
+// reach after translation.
 struct UdpFlows {
   Family family = Family::kIpv4;
   std::optional<Ip> source;
@@ -51,7 +54,7 @@ struct UdpFlows {
   auto operator<=>(const UdpFlows&) const = default;
 };
 
-// One end of connections: the far end of their packets, after translation.
+// The end of a connection that its packets reach after translation.
 struct Endpoint {
   std::uint8_t protocol = 0;  // IPPROTO_*
   Ip address;
@@ -76,7 +79,7 @@ struct Connection {
   auto operator<=>(const Connection&) const = default;
 };
 
-// The first packet of a connection, as it came.
+// The first packet of a connection, before any translation.
 struct Beginning {
   std::uint8_t protocol = 0;  // IPPROTO_TCP or IPPROTO_UDP
   Ip source;
@@ -90,26 +93,26 @@ class Conntrack {
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
   [[nodiscard]] int fd() const { return socket_.fd(); }
 
-  // Returns how many entries that have not ended get their answers from each of `endpoints`, in
-  // order. Lists all entries: for commands that people type.
+  // Returns, for each of `endpoints` in order, how many entries it answers, without connections
+  // that have ended. Lists all entries, so it is for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
-  // Gives `mark` to all entries for which `is_cut` returns true, except with kNone. Removes marked
-  // entries for which `is_cut` returns false, so that the connection may begin anew. Returns how
-  // many were newly marked. Lists all entries.
+  // Gives `mark` to all entries for which `is_cut` returns true; with kNone, marks no entries.
+  // Removes marked entries for which `is_cut` returns false, so that the connection may begin anew.
+  // Returns how many were newly marked. Lists all entries.
   enum class More { kNone, kAll };
   std::size_t Cut(std::uint32_t mark,
                   More more,
                   const std::function<bool(const Connection&)>& is_cut);
 
-  // Removes the entry of the connection that began with this packet, outside of any zone.
+  // Removes the entry of the connection that began with this packet, in the default zone.
   void ForgetBegun(const Beginning& beginning);
 
   // Removes every entry that any of `flows` matches.
   void Forget(const std::vector<UdpFlows>& flows);
 
-  // The same for kernels before 6.11: lists the entries and deletes them one by one. Forget() calls
-  // it when needed.
+  // Like Forget(), but works on kernels before 6.11: lists the entries and deletes them one by one.
+  // Forget() calls it when needed.
   void ForgetOneByOne(const std::vector<UdpFlows>& flows);
 
  private:

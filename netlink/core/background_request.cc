@@ -65,7 +65,8 @@ std::optional<BackgroundRequest> BackgroundRequest::Start(std::span<const char> 
   open.push_back(socket);
   const std::optional<pid_t> pid = StartChild(std::move(open), [&] {
     const bool is_sent = ::send(socket, bytes.data(), bytes.size(), 0) >= 0;
-    // For `kept`, which we may use after the request has begun: see CloseAfterGracePeriod().
+    // The parent may have used a socket of `kept` after the request began. Closing such a socket is
+    // cheap only after a grace period: see CloseAfterGracePeriod().
     Membarrier(MEMBARRIER_CMD_GLOBAL);
     return is_sent;
   });
@@ -81,7 +82,7 @@ std::optional<BackgroundRequest> BackgroundRequest::Start(std::span<const char> 
 }
 
 bool BackgroundRequest::HasEnded() {
-  // ECHILD: reaped before.
+  // An error (ECHILD) means that the child was reaped before.
   return ::waitpid(pid_, nullptr, WNOHANG) != 0;
 }
 

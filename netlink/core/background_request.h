@@ -1,12 +1,13 @@
-// Children that wait for the kernel while we go on. The kernel has often done a request long before
-// it releases the process that sent it.
+// Child processes that send a request and wait for the kernel while this process goes on. The
+// kernel often carries a request out long before it lets the sender continue.
 //
-// Child    Closes every descriptor but the sockets it needs before all else: no stream whose end
-//          somebody waits for, no lock. It writes no memory that is ours, and outlives us.
-// Replies  There are none on success; a refusal goes to the socket, under a number that no other
-//          request has. So the caller looks at what the request was to change, and if the child
-//          has ended without that, sends the request again itself.
-// Errors   none: no process can be made (RLIMIT_NPROC, pids.max, seccomp) is nullopt.
+// Child    First closes every descriptor except the sockets it needs, so that it keeps no lock and
+//          no pipe whose end somebody waits for. May outlive this process.
+// Replies  None on success. A refusal arrives at the socket under a sequence number that no other
+//          request has, so nobody reads it. The caller checks whether the change was made. If it
+//          was not and the child has ended, the caller sends the request again itself.
+// Errors   None. The result is nullopt if no process can be created (RLIMIT_NPROC, pids.max,
+//          seccomp).
 // Assumes  one thread
 // Source   fork(2), pidfd_open(2) (Linux 5.3), close_range(2) (5.9), membarrier(2)
 #pragma once
@@ -20,18 +21,18 @@
 
 namespace nomad_bridge::netlink {
 
-// Starts a child that closes `kept` after an RCU grace period, and returns its pid. For sockets by
-// which something was removed from nf_tables: the process that closes the last of them waits until
-// the kernel has freed what was removed, and meanwhile nobody can change nf_tables. After a grace
-// period closing costs nothing. Returns nullopt if the kernel has no such call (nohz_full), or no
-// child could be made; then this process waits when it ends.
+// Starts a child that closes `kept` after an RCU grace period, and returns its pid. This is for
+// sockets that removed something from nf_tables: the last process that closes such a socket waits
+// until the kernel has freed the removed objects, and meanwhile nobody can change nf_tables. After
+// a grace period, closing costs nothing. Returns nullopt if the kernel lacks the system call
+// (nohz_full) or no child can be created; then this process waits when it ends.
 [[nodiscard]] std::optional<pid_t> CloseAfterGracePeriod(std::span<const int> kept);
 
 // A request that a child sends and waits for.
 class BackgroundRequest {
  public:
-  // `bytes`: a whole request, sent by `socket`. `kept`: other descriptors that the child keeps open
-  // until the kernel releases it.
+  // `bytes` is a whole request, which the child sends through `socket`. The child keeps `kept`,
+  // other descriptors, open until it ends.
   [[nodiscard]] static std::optional<BackgroundRequest> Start(std::span<const char> bytes,
                                                               int socket,
                                                               std::span<const int> kept);

@@ -16,8 +16,8 @@ namespace nomad_bridge::netlink {
 namespace {
 
 constexpr int kMaxErrno = 4095;  // the kernel's MAX_ERRNO
-// libnl's default is a page. glibc hands out up to 1,032 bytes from lists of its own, each larger
-// piece takes longer than all else that a request needs.
+// libnl's default is a page. glibc serves up to 1,032 bytes from a cache; a larger allocation takes
+// longer than everything else in a request.
 constexpr std::size_t kRoom = 1000;
 
 void RequireRoom(bool there_was) {
@@ -123,8 +123,8 @@ void Reply::Add(nlmsghdr& message) {
   }
 }
 
-// Of a dump that failed on its way NLMSG_DONE carries the errno. NETLINK_CAP_ACK leaves no more of
-// the request in NLMSG_ERROR than its header.
+// NLMSG_DONE carries an errno if a dump failed midway. With NETLINK_CAP_ACK, NLMSG_ERROR repeats
+// only the header of the request, so its attributes follow nlmsgerr at once.
 void Reply::ReadOutcome(const nlmsghdr& message) {
   const int* const outcome = HeadOf<int>(&message);
   if (outcome != nullptr) {

@@ -1,11 +1,10 @@
-// Netlink messages, written and read: a request, the attributes of a message, a reply. Private to
-// netlink/.
+// Writes netlink requests, and reads replies and their attributes. Private to netlink/.
 //
-// Layout  | nlmsghdr | the family's fixed header | attribute | attribute ... |; an attribute is a
-//         length, a type, and a value padded to four bytes, which may again be a row of attributes
-//         (a nest).
-// Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink uses network byte
-//         order.
+// Layout  | nlmsghdr | the family's fixed header | attribute | attribute ... |. An attribute is a
+//         length, a type, and a value padded to four bytes. The value may itself be a sequence of
+//         attributes (a nest).
+// Order   Numbers are in host byte order, except in functions whose names end in Be: nfnetlink uses
+//         network byte order.
 // Errors  kInternal if a request has more than 1,000 bytes.
 // Owns    Message and Reply own their bytes; Attributes and HeadOf() point into a message.
 // Source  netlink(7), libnl's attr.h and msg.h.
@@ -29,7 +28,7 @@ class Message {
  public:
   // `type` and `flags` as in nlmsghdr; NLM_F_REQUEST is added.
   Message(int type, int flags);
-  // With the fixed header of its family.
+  // Also puts the fixed header of the request's family.
   template <typename Header>
   Message(int type, int flags, const Header& header) : Message(type, flags) {
     Head(header);
@@ -43,14 +42,14 @@ class Message {
   void PutU8(int attribute, std::uint8_t value) { Put(attribute, &value, sizeof value); }
   void PutU16(int attribute, std::uint16_t value) { Put(attribute, &value, sizeof value); }
   void PutU32(int attribute, std::uint32_t value) { Put(attribute, &value, sizeof value); }
-  // Puts a final zero, as the kernel's names have; PutBytes puts none.
+  // Appends a zero byte, which the kernel expects after names; PutBytes() appends none.
   void PutText(int attribute, const std::string& text);
   void PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
     Put(attribute, bytes.data(), bytes.size());
   }
 
   [[nodiscard]] nl_msg* get() const { return message_.get(); }
-  // libnftnl writes behind it.
+  // libnftnl appends its attributes behind this header.
   [[nodiscard]] nlmsghdr* header() const { return nlmsg_hdr(message_.get()); }
 
  private:
@@ -63,8 +62,8 @@ class Message {
 // A message of an nfnetlink subsystem (NFNL_SUBSYS_...), with its fixed header.
 [[nodiscard]] Message NetfilterMessage(int subsystem, int type, int flags, std::uint8_t family);
 
-// While a Nest lives, what is put into its message is put inside it: C++ scopes mirror the
-// attributes.
+// A nested attribute. Everything that is put into the message while the Nest exists goes inside it,
+// so C++ scopes mirror the nesting.
 class Nest {
  public:
   // `message` must outlive the nest.
@@ -105,7 +104,7 @@ class Attributes {
   [[nodiscard]] std::string Text(int attribute) const;
   // Returns the raw value; empty if absent.
   [[nodiscard]] std::span<const std::uint8_t> Bytes(int attribute) const;
-  // No attributes if absent.
+  // Returns the attributes nested in this attribute; none if it is absent.
   [[nodiscard]] Attributes Inside(int attribute) const;
   // Returns the insides of all attributes of that type, in order, for lists.
   [[nodiscard]] std::vector<Attributes> InsideEach(int attribute) const;
@@ -118,7 +117,7 @@ class Attributes {
   int size_ = 0;
 };
 
-// The family's fixed header of `message`; nullptr if it is cut short.
+// Returns the family's fixed header of `message`; nullptr if the message is too short.
 template <typename Header>
 [[nodiscard]] const Header* HeadOf(const nlmsghdr* message) {
   return nlmsg_valid_hdr(message, sizeof(Header)) != 0
@@ -134,13 +133,13 @@ struct Reply {
 
   // Adds a copy.
   void Add(nlmsghdr& message);
-  // Takes error and words from an NLMSG_ERROR or NLMSG_DONE.
+  // Sets `error` and `words` from an NLMSG_ERROR or NLMSG_DONE.
   void ReadOutcome(const nlmsghdr& message);
   // "IPv6 is disabled on this device (EACCES)": the kernel's words, or else strerror's.
   [[nodiscard]] std::string Details() const { return ErrnoText(error, words); }
 };
 
-// Calls `read` with each message of a datagram; `size` below 0: there is none.
+// Calls `read` with each message of a datagram. A negative `size` means that there is no datagram.
 template <typename Read>
 void ForEachIn(char* datagram, ssize_t size, const Read& read) {
   int left = static_cast<int>(size);
@@ -162,7 +161,7 @@ void ForEachMessage(const Reply& reply, const Read& read) {
   }
 }
 
-// kKernel: `what` was refused with `reply`.
+// Returns kKernel: the kernel refused `what` with `reply`.
 [[nodiscard]] Error NetlinkError(std::string what, const Reply& reply);
 
 }  // namespace nomad_bridge::netlink

@@ -26,11 +26,11 @@ namespace {
 
 constexpr const char* kCurrent = "/proc/self/ns/net";
 
-// An open network namespace, or the reason why there is none.
+// An open network namespace, or the reason why it could not be opened.
 struct Opened {
   UniqueFd fd;
   std::string refusal;
-  bool for_lack = false;  // of fds or memory, which says nothing about the path
+  bool for_lack = false;  // fds or memory ran out; the path may be right
 };
 
 Opened TryOpen(const std::string& path) {
@@ -102,7 +102,7 @@ std::uint64_t NetnsCookie(int socket) {
 }
 
 void ForEachNetns(const std::function<void(const Netns& netns, const std::string& path)>& act) {
-  std::set<ino_t> seen;  // one device has them all
+  std::set<ino_t> seen;  // nsfs is one device, so inodes are enough
   const auto visit = [&](const std::string& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0 && seen.insert(status.st_ino).second) {

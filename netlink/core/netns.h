@@ -1,10 +1,11 @@
-// Network namespaces: finding and comparing them, and the one way to act inside another.
+// Finds and compares network namespaces, and runs code inside another namespace.
 //
 // Sockets  A netlink socket stays in the namespace it was opened in: rtnl::Socket::In(ns) and
-//          nft::Socket::In(ns) enter only to open theirs, so nothing else has to switch.
+//          nft::Socket::In(ns) enter `ns` only to open their sockets, so other code need not
+//          switch.
 // Errors   kInvalidEnvironment if a path is no network namespace; kKernel if entering is refused.
 // Owns     A Netns holds its namespace open, and alive.
-// Threads  One thread per process is assumed: setns(2) moves only the caller's.
+// Threads  The process must have a single thread: setns(2) moves only the calling thread.
 // Source   namespaces(7), ioctl_ns(2), setns(2).
 #pragma once
 
@@ -17,13 +18,13 @@
 
 namespace nomad_bridge::netlink {
 
-// The device and inode of a namespace's nsfs file are unique among the namespaces that exist now;
-// the next namespace may have those of one that has gone. Its cookie is never used again before a
-// reboot.
+// Identifies a namespace. The device and inode of its nsfs file are unique only among the
+// namespaces that exist now: the kernel may give them to a new namespace later. It reuses no cookie
+// before a reboot.
 struct NetnsId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  // 0: the kernel has none, before Linux 5.14; nullopt: not asked for.
+  // 0: the kernel has no cookies (before Linux 5.14); nullopt: it was not read.
   std::optional<std::uint64_t> cookie = {};
 
   // Compares cookies only if both are known.
@@ -33,23 +34,24 @@ struct NetnsId {
   }
 };
 
-// The cookie of the namespace that `socket` (any socket of ours) was opened in; 0 before Linux
-// 5.14.
+// Returns the cookie of the namespace that `socket` (any socket of ours) was opened in; 0 before
+// Linux 5.14.
 [[nodiscard]] std::uint64_t NetnsCookie(int socket);
 
 class Netns {
  public:
-  // The namespace this process is in.
+  // Returns the namespace this process is in.
   [[nodiscard]] static Netns Current();
-  // The namespace behind `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment
+  // Opens the namespace at `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment
   // naming CNI_NETNS if the path does not exist or is no network namespace.
   [[nodiscard]] static Netns Open(const std::string& path);
-  // The same, but nullopt where Open() throws: DEL expects namespaces that have gone.
+  // Like Open(), but returns nullopt where Open() throws: DEL must accept that a namespace is gone.
+  // Throws kKernel if fds or memory ran out.
   [[nodiscard]] static std::optional<Netns> Find(const std::string& path);
-  // The namespace that `socket` (any socket of ours) was opened in.
+  // Returns the namespace that `socket` (any socket of ours) was opened in.
   [[nodiscard]] static Netns OfSocket(int socket);
 
-  // Without the cookie, which needs a socket.
+  // Returns the id without the cookie, which only a socket can read.
   [[nodiscard]] const NetnsId& id() const { return id_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -59,16 +61,16 @@ class Netns {
   NetnsId id_;
 };
 
-// Calls `act` once for every network namespace that a mount or a process holds, as far as it is
-// visible here: in this mount namespace and in /proc. `path` leads to the namespace. Some may be
-// gone by then.
+// Calls `act` once for every network namespace that is visible here: bound to a mount of this mount
+// namespace, or used by a process in /proc. `path` leads to the namespace. Namespaces that end
+// meanwhile are skipped.
 void ForEachNetns(const std::function<void(const Netns& netns, const std::string& path)>& act);
 
-// Runs `act` inside `ns` and returns to the former namespace, even if `act` throws. If that fails,
-// the process aborts, rather than change the wrong namespace.
+// Runs `act` inside `ns` and returns to the former namespace, even if `act` throws. Aborts the
+// process if it cannot return, so that nothing changes the wrong namespace.
 void InNetns(const Netns& ns, const std::function<void()>& act);
 
-// Whether `act` of an InNetns() runs now, in a namespace that is not this process's own.
+// Returns whether the caller runs inside InNetns(), in a namespace that is not this process's own.
 [[nodiscard]] bool IsInAnotherNetns();
 
 }  // namespace nomad_bridge::netlink

@@ -1,7 +1,7 @@
-// Decides by itself which messages belong to a request, and what ends it. libmnl's mnl_cb_run()
-// reports a refusal as an errno without the kernel's words (extended ack), and stops at a batch's
-// first refusal; libnl's nl_recvmsgs() leaves both to five callbacks, and allocates for each
-// datagram.
+// This file decides without a library's help which messages belong to a request and which message
+// ends it. libmnl's mnl_cb_run() reports a refusal as an errno without the kernel's message
+// (extended ack), and stops at a batch's first refusal. libnl's nl_recvmsgs() leaves both decisions
+// to five callbacks, and allocates memory for each datagram.
 #include "netlink/core/request_socket.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::span<const char> BytesOf(const Message& request) {
   return {static_cast<const char*>(static_cast<const void*>(&header)), header.nlmsg_len};
 }
 
-// Adds `message` to `reply`; true if it says how the request ended.
+// Adds `message` to `reply`. Returns whether the message ends the request.
 bool ReadInto(Reply& reply, nlmsghdr& message) {
   const bool ends = message.nlmsg_type == NLMSG_ERROR || message.nlmsg_type == NLMSG_DONE;
   if (ends) {
@@ -73,7 +73,7 @@ RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
   }
   for (const int option : {NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK}) {
     if (option == NETLINK_GET_STRICT_CHK && protocol != NETLINK_ROUTE) {
-      continue;  // narrows lists of rtnetlink only
+      continue;  // it affects lists of rtnetlink only
     }
     // All three options are older than the oldest kernel we support; without them replies are only
     // longer or say less.

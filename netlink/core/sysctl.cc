@@ -19,8 +19,8 @@ namespace {
 
 enum class Absent { kIsAnError, kIsFine };
 
-// Mounts an instance of procfs that is nowhere in the tree; returns none if the kernel or its
-// policy refuses it.
+// Mounts an instance of procfs that has no path. Returns an empty UniqueFd if the kernel or a
+// security policy refuses the mount.
 UniqueFd MountProc() {
   const UniqueFd context(::fsopen("proc", FSOPEN_CLOEXEC));
   if (!context || ::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
@@ -29,11 +29,12 @@ UniqueFd MountProc() {
   return UniqueFd(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
 }
 
-// Under the node's /proc the kernel keeps net/ipv4 and net/ipv6 once for each namespace in which a
-// setting was opened, all under one name. To open the next one, for any program, it compares all of
-// them: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So settings of
-// containers, and of our interfaces, are opened in an instance of our own, which ends with this
-// process; its end is most of its cost (80 us). /proc is used if there can be no instance.
+// For each namespace in which a setting was opened, the kernel keeps an entry for net/ipv4 and
+// net/ipv6 in the node's /proc, all under one name. Every later open, by any program, compares all
+// these entries: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So we open
+// settings of containers and of our interfaces in a procfs instance of our own, which ends with
+// this process. The unmount is most of its cost (80 us). We use /proc if we cannot mount an
+// instance.
 constexpr int kNodesProc = -1;
 
 int OwnProc() {
@@ -41,7 +42,8 @@ int OwnProc() {
   return kOwn.get();
 }
 
-// The node's settings are opened as its operator sees them, who may have made /proc/sys read-only.
+// We open the node's own settings in the node's /proc, where its operator may have made /proc/sys
+// read-only on purpose.
 int ProcForThisNetns() {
   return IsInAnotherNetns() ? OwnProc() : kNodesProc;
 }

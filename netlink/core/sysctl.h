@@ -1,13 +1,13 @@
-// Settings under /proc/sys/net of the network namespace this process is in (see InNetns for
-// another's).
+// Settings under /proc/sys/net of the network namespace this process is in (for another namespace
+// see InNetns()).
 //
 // Names   as sysctl(8) shows them with '/' between the parts: "net/ipv4/ip_forward" (a link's name
 //         may hold dots).
 // Shapes  Values are strings, as in the file but without the newline.
 // Errors  kKernel naming the setting and the value.
-// Cost    The node's 9 us each, or 0.1 to 0.6 ms where others have opened settings in hundreds of
-//         namespaces; 18 us each in a container or of a new interface anywhere, and 105 us more for
-//         the first of these: see sysctl.cc.
+// Cost    9 us for a setting of the node, or 0.1 to 0.6 ms if other programs have opened settings
+//         in hundreds of namespaces. 18 us for a setting of a container or a new interface, and 105
+//         us more for the first such setting: see sysctl.cc.
 // Source  sysctl(8), proc_sys(5), fsmount(2).
 #pragma once
 
@@ -30,18 +30,18 @@ namespace nomad_bridge::netlink {
 // Returns whether it wrote.
 bool EnsureSysctl(const std::string& name, const std::string& value);
 
-// For a new interface, whose settings are defaults: writes without reading first. Does nothing if
-// this kernel lacks the setting (IPv6 switched off at boot).
+// Writes without reading first: for a new interface, which still has the default settings. Does
+// nothing if this kernel lacks the setting (IPv6 switched off at boot).
 void SetSysctlIfPresent(const std::string& name, const std::string& value);
 
-// The same in the node's namespace, for a command that sets nothing else: a single setting costs
-// less there.
+// Like SetSysctlIfPresent(), but uses the node's /proc, which is cheaper for a command that sets
+// only one setting.
 void SetOneSysctlIfPresent(const std::string& name, const std::string& value);
 
-// The value as a number; 0 if it is none, and if this kernel has no such setting.
+// Returns the value as a number; 0 if it is not a number or this kernel has no such setting.
 [[nodiscard]] long SysctlNumber(const std::string& name);
 
-// Whether the setting exists and is neither "0" nor empty.
+// Returns whether the setting exists and is neither "0" nor empty.
 [[nodiscard]] bool IsSysctlOn(const std::string& name);
 
 }  // namespace nomad_bridge::netlink

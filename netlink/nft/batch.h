@@ -3,7 +3,7 @@
 // Order   Messages take effect in order; a message may name what an earlier one creates. A deleted
 //         element or table may be added again in the same batch.
 // Errors  None here. The kernel accepts AddTable, AddChain, AddSet and a shared element if the same
-//         thing exists. It refuses an element with an owner whose key is taken (EEXIST).
+//         thing exists. It refuses an element that has an owner if its key exists already (EEXIST).
 // Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
 #pragma once
 
@@ -34,21 +34,21 @@ struct BatchMessage {
 
 class Batch {
  public:
-  // `flags`: NFT_TABLE_F_*; without any, wakes a dormant table.
+  // `flags` are NFT_TABLE_F_*. Without flags, an existing dormant table becomes active.
   void AddTable(const TableId& table, std::uint32_t flags = 0);
   void DeleteTable(const TableId& table);
   void AddSet(const TableId& table, const Set& set);
-  // No rule may name the set by then.
+  // By then no rule may refer to the set.
   void DeleteSet(const TableId& table, const std::string& set);
-  // An existing counter goes on counting and keeps its comment.
+  // If the counter exists, it keeps its counts and its comment.
   void AddCounter(const TableId& table, const Counter& counter);
-  // No rule may refer to the counter by then.
+  // By then no rule may refer to the counter.
   void DeleteCounter(const TableId& table, const std::string& counter);
-  // Adds a chain without rules; at an ingress or egress hook with one device.
+  // Adds a chain without its rules. An ingress or egress hook must have one device.
   void AddChain(const TableId& table, const Chain& chain);
   // Removes every rule from the chain.
   void FlushChain(const TableId& table, const std::string& chain);
-  // The chain must be empty by then, and no rule may jump to it.
+  // By then the chain must be empty, and no rule may jump to it.
   void DeleteChain(const TableId& table, const std::string& chain);
   void AppendRule(const TableId& table, const std::string& chain, const Rule& rule);
   // Adds the rule before all others.
@@ -69,8 +69,8 @@ class Batch {
   std::vector<BatchMessage> messages_;
 };
 
-// Returns the batch for the kernel: begin, tied to `generation` and with the number `sequence`; the
-// messages, numbered from `sequence` + 1; end.
+// Returns the batch in the kernel's format: a begin message with the sequence number `sequence`,
+// which ties the batch to `generation`; the messages, numbered from `sequence` + 1; an end message.
 [[nodiscard]] std::vector<char> EncodeBatch(const Batch& batch,
                                             std::uint32_t generation,
                                             std::uint32_t sequence);

@@ -23,8 +23,8 @@ std::string_view Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns whether there was anything. Which change it was does not matter, so nothing of a message
-// is kept.
+// Returns whether there was any message. Drops its content, because it does not matter which change
+// it reports.
 bool ReadAll(int socket) {
   for (bool has_any = false;; has_any = true) {
     char byte = 0;
@@ -32,7 +32,7 @@ bool ReadAll(int socket) {
     if (got < 0 && errno == EAGAIN) {
       return has_any;
     }
-    // ENOBUFS is of before overruns were switched off.
+    // ENOBUFS is left from before DrainChanges() switched overruns off.
     if (got < 0 && errno != ENOBUFS && errno != EINTR) {
       throw ErrnoError(Code::kKernel, "cannot read the socket of changes");
     }

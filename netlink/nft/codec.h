@@ -1,8 +1,8 @@
-// Our plain nf_tables values as libnftnl's objects (encode.cc, which also has EncodeBatch()), and
-// what nf_tables sends as our plain values (decode.cc). Private to netlink/.
+// Converts our plain nf_tables values to libnftnl's objects (encode.cc, which also has
+// EncodeBatch()), and the kernel's messages to our plain values (decode.cc). Private to netlink/.
 //
 // Shapes     The user data (comments, byte orders) is laid out as nft does: type, length, value.
-// Ownership  What is returned is the caller's.
+// Ownership  The caller owns what these functions return.
 // Source     libnftnl 1.2; linux/netfilter/nfnetlink.h (batches).
 #pragma once
 
@@ -19,11 +19,12 @@
 
 namespace nomad_bridge::nft {
 
-// nft uses as many bits for each type of a concatenation.
+// nft uses this many bits for each type of a concatenation.
 constexpr std::uint32_t kTypeBits = 6;
 
 [[nodiscard]] netlink::NftnlTable Encode(const TableId& table);
-// Only names the set, for a request; every set of the table if `set` is empty.
+// Returns an object that only names the set, for a request. An empty `set` names every set of the
+// table.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const std::string& set);
 // `id` distinguishes sets that are created in one batch.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id);
@@ -31,13 +32,14 @@ constexpr std::uint32_t kTypeBits = 6;
 [[nodiscard]] netlink::NftnlRule Encode(const TableId& table,
                                         const std::string& chain,
                                         const Rule& rule);
-// A set with the element in it: libnftnl sends an element this way.
+// Returns a set that contains the element: libnftnl sends elements only inside a set.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Element& element);
 
-// Without a name: all counters of the table, for a request.
+// A counter without a name stands for all counters of the table, in a request.
 [[nodiscard]] netlink::NftnlObject Encode(const TableId& table, const Counter& counter);
 
-// Returns an attribute; nothing if it is absent. `Get` is nftnl_..._get(), which knows the length.
+// Returns the bytes of an attribute; none if it is absent. `Get` is an nftnl_..._get() function,
+// which also returns the length.
 template <auto Get, typename Object>
 [[nodiscard]] std::span<const std::uint8_t> BytesOf(Object& object, int attribute) {
   std::uint32_t size = 0;
@@ -48,9 +50,9 @@ template <auto Get, typename Object>
 // Returns the expressions of `rule`, which owns them.
 [[nodiscard]] std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule);
 
-// Read what one message holds: at most one object, or any number of elements. A message of another
-// kind, or one that libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to
-// what it could read.
+// Read one message, which has at most one object, or any number of elements. Return nothing for a
+// message of another kind, or if libnftnl does not understand the message; ReadRule() then returns
+// the part that it could read, and adds the expression "[ unknown ]".
 [[nodiscard]] std::vector<KernelTable> ReadTable(const nlmsghdr& message);
 [[nodiscard]] std::vector<Set> ReadSet(const nlmsghdr& message);
 [[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);

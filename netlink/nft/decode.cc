@@ -15,7 +15,7 @@
 namespace nomad_bridge::nft {
 namespace {
 
-// libnftnl's answer for an attribute that may be absent.
+// `text` is libnftnl's answer: nullptr for an absent attribute.
 std::string TextOf(const char* text) {
   return text == nullptr ? "" : text;
 }
@@ -38,8 +38,9 @@ std::vector<Type> Fields(std::uint32_t number) {
   return fields;
 }
 
-// The comment in a user data area; rules, elements and counters all use type 0 for it. By hand:
-// nftnl_udata_parse() trusts the lengths in it, and a foreign rule may hold any bytes.
+// Returns the comment in a user data area; rules, elements and counters all use type 0 for it. We
+// do not use nftnl_udata_parse(): it trusts the lengths in the area, but other programs' rules may
+// contain any bytes.
 std::string CommentOf(std::span<const std::uint8_t> data) {
   constexpr std::size_t kHeaderBytes = 2;
   while (data.size() > kHeaderBytes) {
@@ -52,7 +53,8 @@ std::string CommentOf(std::span<const std::uint8_t> data) {
   return {};
 }
 
-// Of an xt match or target libnftnl prints only the name; two with different bytes must differ.
+// Returns the bytes of an xt match or target as text. libnftnl prints only its name, but the texts
+// of two matches with different bytes must differ.
 std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) {
   if (kind != "match" && kind != "target") {
     return {};
@@ -264,7 +266,8 @@ std::vector<KernelRule> ReadRule(const nlmsghdr& message) {
   if (understood) {
     decoded.parsed = rule;
   } else {
-    // A foreign rule with an expression newer than our libnftnl: enough to know it is not ours.
+    // Another program's rule has an expression that is newer than our libnftnl. We need to know
+    // only that the rule is not ours.
     decoded.expressions.emplace_back("[ unknown ]");
   }
   return {std::move(decoded)};

@@ -2,10 +2,10 @@
 //
 // Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
 //         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets,
-//         and for verdict maps, which have a verdict. An interval is two elements: its first key,
-//         and the key behind its last one.
-// Owner   Elements of an attachment carry a comment that begins with the owner's key and a space,
-//         the key being the name of its host veth ("veth3f2a91c04d7e alloc=..."). An element
+//         and for verdict maps, whose elements have a verdict instead. An interval consists of two
+//         elements: its first key, and the key after its last key.
+// Owner   An attachment's elements have a comment that begins with the owner's name and a space.
+//         The owner's name is the name of the host veth ("veth3f2a91c04d7 alloc=..."). An element
 //         without a comment is shared by all.
 // Source  linux/netfilter/nf_tables.h; nft(8): a comment is at most 128 bytes.
 #pragma once
@@ -31,7 +31,7 @@ enum class TableFamily : std::uint8_t {
   kIp6 = 10
 };
 
-// What becomes of a packet. NF_*, NFT_*
+// What happens to a packet. NF_*, NFT_*
 struct Verdict {
   enum class Code : std::int32_t {
     kDrop = 0,
@@ -56,7 +56,7 @@ struct Element {
   std::optional<Verdict> verdict;
   std::string comment;
   TableFamily family = TableFamily::kInet;  // of its set's table
-  bool ends_interval = false;               // is the key behind the last one
+  bool ends_interval = false;               // the key is the first one after the interval
 
   // The comment's first word; empty for a shared element.
   [[nodiscard]] std::string_view owner() const {

@@ -29,8 +29,8 @@ std::uint32_t TypeNumber(const std::vector<Type>& fields) {
 }
 
 std::uint32_t KeyBytes(const std::vector<Type>& fields) {
-  // A single field is as long as it is; only in a concatenation each is padded. None of ours is
-  // both single and odd.
+  // The kernel pads fields only in a concatenation. Padding a single field does no harm: no set of
+  // ours has a single field whose length is not a multiple of 4.
   std::size_t bytes = 0;
   for (const Type field : fields) {
     bytes += PaddedBytes(field);
@@ -38,8 +38,8 @@ std::uint32_t KeyBytes(const std::vector<Type>& fields) {
   return static_cast<std::uint32_t>(bytes);
 }
 
-// nft's enum byteorder: what it needs to know to print a set again. Concatenations and verdicts
-// have none.
+// Returns nft's byte order (enum byteorder), which nft needs to print the set. Concatenations and
+// verdicts have none.
 std::uint32_t ByteOrder(const std::vector<Type>& fields) {
   constexpr std::uint32_t kNone = 0;
   constexpr std::uint32_t kHost = 1;
@@ -224,7 +224,7 @@ netlink::NftnlObject Encode(const TableId& table, const Counter& counter) {
   return encoded;
 }
 
-// Only the last message asks for an acknowledgement: refusals come in any case, and 4,000
+// Only the last message asks for an acknowledgement: the kernel reports refusals anyway, and 4,000
 // acknowledgements would only fill the socket.
 std::vector<char> EncodeBatch(const Batch& batch,
                               std::uint32_t generation,

@@ -8,7 +8,7 @@
 
 namespace nomad_bridge::nft {
 
-// One packet on its way through the chains of one base chain.
+// Follows one packet through a base chain and the chains that it leads to.
 class PacketWalk {
  public:
   PacketWalk(Ruleset& ruleset, const Socket::TableChain& base, Packet& packet)
@@ -23,11 +23,12 @@ class PacketWalk {
   }
 
  private:
-  // The possible fates of packets of this description; packets without any of these are dropped.
+  // What may happen to packets of this description. Packets to which none of these happens are
+  // dropped.
   struct Fates {
     bool accepted = false;
-    bool returned = false;  // to where the chain was called
-    bool goes_on = false;   // behind the rule, or the chain
+    bool returned = false;  // to the chain that jumped here
+    bool goes_on = false;   // to the next rule, or past the end of the chain
 
     void Add(const Fates& more) {
       accepted |= more.accepted;
@@ -36,8 +37,8 @@ class PacketWalk {
     }
   };
 
-  // `is_reached`: by every packet that no rule has dropped. The kernel makes sure that no chain
-  // leads back to itself.
+  // `is_reached` is true if every packet that no rule has dropped reaches the chain. The recursion
+  // ends: the kernel refuses chains that lead back to themselves.
   Fates Through(const std::string& chain, bool is_reached) {
     Fates all = {.goes_on = true};
     for (const KernelRule& rule : ruleset_.RulesOf(base_.table, chain)) {
@@ -102,7 +103,8 @@ std::optional<Drop> Ruleset::FindDrop(Packet packet, const Concerns& concerns) {
       bases.push_back(&each);
     }
   }
-  // Within one priority the kernel calls the younger chain first, but lists the older first.
+  // Of two chains with the same priority, the kernel calls the younger chain first, but lists the
+  // older chain first.
   std::ranges::reverse(bases);
   std::ranges::stable_sort(
       bases, {}, [](const Socket::TableChain* each) { return each->chain.hook->priority; });

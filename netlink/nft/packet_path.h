@@ -6,9 +6,10 @@
 // rule with an unknown expression. The result covers only what happens to all these packets.
 //
 // Shapes  Numbers in host byte order. A mark has bits that are known and bits that are not.
-// Costs   One dump of the tables and one of the chains; for each table with a chain on the way one
-//         dump of its rules; for each set that a rule looks up its elements.
-// Limits  Rules of iptables-legacy are not in nf_tables. Links by index are not known.
+// Costs   One dump of all tables and one of all chains; one dump of rules for each table whose
+//         chains the packet passes; one dump of elements for each set that a rule looks up.
+// Limits  Does not see the rules of iptables-legacy, which are not in nf_tables. Does not know the
+//         index of a link, only its name.
 // Errors  kKernel and kTryAgain from reading.
 // Source  nft(8); linux/netfilter/nf_tables.h
 #pragma once
@@ -44,7 +45,7 @@ struct Packet {
 struct Drop {
   TableId table;
   Chain base;              // without its rules
-  bool is_policy = false;  // else a rule of this chain, or of one that it leads to, drops
+  bool is_policy = false;  // false: a rule of this chain drops, or of a chain that it leads to
 };
 
 struct KnownSet {
@@ -54,13 +55,14 @@ struct KnownSet {
 
 class Ruleset {
  public:
-  // Reads the tables, and the chains that are in force; rules and sets when they are needed.
-  // `socket` must outlive it.
+  // Reads the tables and the chains of tables that are not dormant; reads rules and sets later,
+  // when they are needed. `socket` must outlive this object.
   explicit Ruleset(Socket& socket);
 
   // Finds the first base chain that certainly drops `packet`, among the chains for which `concerns`
-  // is true; these must be of one hook. The packet passes the chains of family inet and of its own
-  // family, in the order of their priorities and ages, with the marks that their rules set.
+  // is true; these must belong to one hook. Follows the kernel's order (by priority and age)
+  // through the chains of family inet and of the packet's own family, and applies the marks that
+  // rules set.
   using Concerns = std::function<bool(const Socket::TableChain& base)>;
   [[nodiscard]] std::optional<Drop> FindDrop(Packet packet, const Concerns& concerns);
 
@@ -69,7 +71,7 @@ class Ruleset {
 
   [[nodiscard]] const std::vector<KernelRule>& RulesOf(const TableId& table,
                                                        const std::string& chain);
-  // Returns an empty set if there is none.
+  // Returns an empty set if the table has no set of this name.
   [[nodiscard]] const KnownSet& SetOf(const TableId& table, const std::string& name);
 
   Socket& socket_;

@@ -21,7 +21,7 @@ namespace nomad_bridge::nft {
 namespace {
 
 constexpr Field kEtherType = {NFT_PAYLOAD_LL_HEADER, 2 * ETH_ALEN, sizeof(std::uint16_t)};
-// Of TCP, UDP and SCTP.
+// The ports of TCP, UDP and SCTP.
 constexpr Field kSport = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2};
 constexpr Field kDport = {NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2};
 constexpr Field kTcpFlags = {NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1};
@@ -30,7 +30,7 @@ Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
 }
 
-// A number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
+// Returns a number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
 template <typename Number>
 Bytes CpuOrder(Number number) {
   Bytes bytes(sizeof number);
@@ -38,8 +38,9 @@ Bytes CpuOrder(Number number) {
   return bytes;
 }
 
-// Registers are 4-byte slots. The kernel names every fourth one by its older, 16-byte name, and so
-// do nft and we: what we send must compare equal to what it shows.
+// Registers are slots of 4 bytes. The kernel shows every fourth slot by its older name, as a
+// 16-byte register. So does nft, and so do we: our rule must compare equal to the rule that the
+// kernel shows.
 constexpr std::uint32_t Register(std::uint32_t slot) {
   constexpr std::uint32_t kSlotsPerOldRegister = 4;
   return slot % kSlotsPerOldRegister == 0 ? NFT_REG_1 + slot / kSlotsPerOldRegister
@@ -68,8 +69,8 @@ Rule& Rule::LoadMeta(std::uint32_t key, std::uint32_t slot) {
   return Add({"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_DREG, Register(slot)}}});
 }
 
-// The flags are given even if there are none: the kernel shows them always. Of a map, what it has
-// for the key goes into a register.
+// Sends the flags even if they are 0, because the kernel always shows them. If `set` is a map, the
+// value for the key goes into the register `into`.
 Rule& Rule::LookUp(const std::string& set, bool inverted, std::optional<std::uint32_t> into) {
   const std::uint32_t flags = inverted ? NFT_LOOKUP_F_INV : 0;
   Add({"lookup",
@@ -173,7 +174,7 @@ Rule& Rule::L4ProtoNot(std::uint8_t number) {
   return LoadMeta(NFT_META_L4PROTO).Compare(false, {number});
 }
 
-// As nft does it: a range of one is compared, any other is so from below and from above.
+// Follows nft: a range of one port is one comparison, a longer range is two.
 Rule& Rule::Ports(const Field& field, std::uint16_t first, std::uint16_t last) {
   return first == last ? Is(field, NetworkOrder(first))
                        : Between(field, NetworkOrder(first), NetworkOrder(last));
@@ -202,7 +203,7 @@ Rule& Rule::Only(Family family) {
   return LoadMeta(NFT_META_NFPROTO).CompareEqual({static_cast<std::uint8_t>(NumberOf(family))});
 }
 
-// As nft does it: a prefix of whole bytes is compared alone, any other under a mask.
+// Follows nft: compares only the bytes of a prefix of whole bytes; masks other prefixes.
 Rule& Rule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
   constexpr int kBitsPerByte = 8;
   const Ip network = prefix.Network();
@@ -282,7 +283,7 @@ Rule& Rule::Store(const Field& field, const Checksum& checksum) {
                {NFTNL_EXPR_PAYLOAD_FLAGS, checksum.flags}}});
 }
 
-// IPv6 has no checksum of its own; TCP's is also over the addresses.
+// Updates the checksums of the IPv4 header (IPv6 has none) and of TCP, which covers the addresses.
 Rule& Rule::RestoreTcpDestination(Way way) {
   const bool is_ipv4 = family_ == Family::kIpv4;
   const Checksum of_ip = {
@@ -332,8 +333,9 @@ Rule& Rule::DnatByAddressAndPort(const std::string& map) {
   return LoadAddress(false).LoadMeta(NFT_META_L4PROTO, slots).Load(kDport, slots + 1).Dnat(map);
 }
 
-// Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
-// are spelled out as the kernel shows them, so that our rule and its dump compare equal.
+// Looks up the key in register 1, and translates to the address and port that the map has for it.
+// Sends minimum, maximum and flags as the kernel shows them, so that our rule and its dump compare
+// equal.
 Rule& Rule::Dnat(const std::string& map) {
   const std::uint32_t address = Register(0);
   const std::uint32_t port = Register(SlotsOf(family_));
@@ -353,7 +355,7 @@ Rule& Rule::MasqueradeFullyRandom() {
   return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
 }
 
-// The timeout is the set's; given, for every kernel shows it. The counter is in encode.cc.
+// Sends the set's own timeout, because every kernel shows it. encode.cc adds the counter.
 Rule& Rule::NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms) {
   const std::uint32_t slots = SlotsOf(family_);
   const std::uint32_t port = 2 * slots + 1;
@@ -383,7 +385,7 @@ Rule& Rule::Decide(const Verdict& verdict) {
   return *this;
 }
 
-// The kernel makes it ICMP's or ICMPv6's code.
+// The kernel translates the code to ICMP's or ICMPv6's.
 Rule& Rule::RejectAdminProhibited() {
   return Add({"reject",
               {{NFTNL_EXPR_REJECT_TYPE, std::uint32_t{NFT_REJECT_ICMPX_UNREACH}},

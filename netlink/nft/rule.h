@@ -1,17 +1,17 @@
-// One nf_tables rule as a plain value, built from words that read as nft does.
+// One nf_tables rule as a plain value. Its functions ("words") read like nft's syntax.
 //
-// Shapes  A rule is a list of expressions; an expression is its kind ("payload", "lookup", ...) and
-//         the attributes the kernel gets, numbered as libnftnl numbers them. Numbers are host byte
-//         order; bytes are what is on the wire (addresses, ports) or in the CPU's order (marks, ct
-//         bits), as the kernel compares them.
+// Shapes  A rule is a list of expressions. An expression has a kind ("payload", "lookup", ...) and
+//         the attributes for the kernel, with libnftnl's numbers. Numbers are in host byte order.
+//         Bytes are as the kernel compares them: as on the wire (addresses, ports), or in the CPU's
+//         order (marks, ct bits).
 // Words   Matches first, one verdict or NAT statement last; the kernel reads left to right.
 //           Rule().IifnameIn("bridges").CtState(kCtInvalid).Drop()
 //           iifname @bridges ct state invalid drop
-// Family  Words about addresses need Ipv4() or Ipv6() before them: that is nft's own `meta nfproto`
+// Family  Call Ipv4() or Ipv6() before words about addresses. nft adds the same `meta nfproto`
 //         dependency.
-// Errors  None: whether the kernel takes a rule shows when its batch is committed.
-// Source  nft(8); linux/netfilter/nf_tables.h; the words emit what nft 1.0.6 emits (nft
-//         --debug=netlink).
+// Errors  None. The kernel checks a rule when its batch is committed.
+// Source  nft(8); linux/netfilter/nf_tables.h; the words produce the same expressions as nft 1.0.6
+//         (nft --debug=netlink).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Expression {
   bool operator==(const Expression&) const = default;
 };
 
-// The kind of NoteIn()'s expression, which has a counter of its own for each element.
+// The kind of NoteIn()'s expression. encode.cc adds a counter to it, so that each element has one.
 constexpr const char* kDynset = "dynset";
 
 // Bits of `ct state`, for CtState(). linux/netfilter/nf_conntrack_common.h.
@@ -50,7 +50,7 @@ constexpr std::uint32_t kCtRelated = 4;
 constexpr std::uint32_t kCtNew = 8;
 constexpr std::uint32_t kCtUntracked = 64;
 
-// Bytes of a packet: where they are, as NFT_PAYLOAD_*_HEADER and an offset into that.
+// Where bytes of a packet are: in which header (NFT_PAYLOAD_*_HEADER), and at which offset.
 struct Field {
   std::uint32_t header = 0;
   std::uint32_t offset = 0;
@@ -83,8 +83,8 @@ class Rule {
     return LoadPortWith(fields).LookUp(set, true);
   }
 
-  // Of the bridge family, in nft's two ways of saying it: `meta protocol`, which ip and ip6 fields
-  // depend on, and `ether type`, which sees a VLAN tag first.
+  // For the bridge family, which has two ways to match a protocol: `meta protocol`, on which ip and
+  // ip6 fields depend, and `ether type`, which is the VLAN tag's type in a tagged frame.
   Rule& Protocol(std::uint16_t ether_type);
   Rule& EtherType(std::uint16_t ether_type);
   Rule& EtherTypeNot(std::uint16_t ether_type);
@@ -103,7 +103,7 @@ class Rule {
   Rule& IsMasked(const Field& field, Bytes mask, Bytes value);
   // <field> first-last
   Rule& Between(const Field& field, Bytes first, Bytes last);
-  // th sport first-last, th dport first-last: of TCP, UDP or SCTP, as L4Proto() before it decides
+  // th sport first-last, th dport first-last. Call L4Proto() before, for TCP, UDP or SCTP.
   Rule& Sport(std::uint16_t first, std::uint16_t last);
   Rule& Sport(std::uint16_t port) { return Sport(port, port); }
   Rule& Dport(std::uint16_t first, std::uint16_t last);
@@ -113,13 +113,14 @@ class Rule {
   // meta l4proto tcp tcp flags syn / syn,ack; meta l4proto tcp tcp flags & (syn | ack) != syn
   Rule& TcpBegins() { return TcpSyn(true); }
   Rule& TcpGoesOn() { return TcpSyn(false); }
-  // ct direction original; ip daddr set ct original ip daddr tcp dport set ct original proto-dst:
-  // of TCP in that direction alone, where its sender has sent it, before any translation
+  // ct direction original; ip daddr set ct original ip daddr tcp dport set ct original proto-dst.
+  // The second word is only for TCP packets in that direction: it restores the destination to which
+  // the sender sent them, before any translation.
   enum class Way : std::uint8_t { kOriginal, kReply };
   Rule& CtDirection(Way way);
   Rule& RestoreTcpDestination(Way way);
 
-  // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
+  // meta nfproto ipv4, meta nfproto ipv6. The words below then use that family.
   Rule& Ipv4() { return Only(Family::kIpv4); }
   Rule& Ipv6() { return Only(Family::kIpv6); }
   Rule& Only(Family family);
@@ -132,8 +133,8 @@ class Rule {
   Rule& DaddrNotIn(const std::string& set) { return LoadAddress(false).LookUp(set, true); }
   // ip saddr . iifname != @set
   Rule& SaddrAndIifnameNotIn(const std::string& set);
-  // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not
-  // there
+  // ip saddr vmap @map, ip daddr vmap @map: takes the verdict that the map has for the address. An
+  // address without an element does not match.
   Rule& SaddrVmap(const std::string& map) { return LoadAddress(true).LookUp(map, false, 0); }
   Rule& DaddrVmap(const std::string& map) { return LoadAddress(false).LookUp(map, false, 0); }
   // ip saddr 127.0.0.0/8, ip daddr ..., ip daddr != ...
@@ -168,12 +169,12 @@ class Rule {
   // dnat ip to ip daddr . meta l4proto . th dport map @map
   Rule& DnatByAddressAndPort(const std::string& map);
   Rule& Masquerade() { return Add({"masq", {}}); }
-  // masquerade fully-random: the source port, too
+  // masquerade fully-random: the source port is random, too
   Rule& MasqueradeFullyRandom();
 
-  // update @set { ip saddr . ip daddr . meta l4proto . th dport timeout <ms> counter }: notes the
-  // packet in a dynamic set, which counts the packets of each element. A full set takes no new
-  // element, and the packet then passes no expression behind this one. Without a port it is 0.
+  // update @set { ip saddr . ip daddr . meta l4proto . th dport timeout <ms> counter }: adds the
+  // packet's flow to a dynamic set, which counts the packets of each element. If the set is full,
+  // no element is added, and the rule ends here for this packet. HasPort::kNo puts 0 as the port.
   enum class HasPort : std::uint8_t { kNo, kYes };
   Rule& NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms);
   Rule& Counter() { return Add({"counter", {}}); }
@@ -186,10 +187,10 @@ class Rule {
   Rule& Return() { return Decide({Verdict::Code::kReturn, {}}); }
   // reject with icmpx admin-prohibited
   Rule& RejectAdminProhibited();
-  // reject with tcp reset: of TCP alone
+  // reject with tcp reset: only for TCP
   Rule& RejectTcpReset();
-  // comment "text": at most 128 bytes, kept as the rule's user data, where nft and iptables-nft
-  // read it.
+  // comment "text": at most 128 bytes. It is stored as the rule's user data, where nft and
+  // iptables-nft look for it.
   Rule& Comment(const std::string& text) {
     comment_ = text;
     return *this;
@@ -202,7 +203,7 @@ class Rule {
 
  private:
   Rule& Add(Expression expression);
-  // Register 0 is that of the verdict.
+  // `into`: register 0 holds the verdict.
   Rule& LookUp(const std::string& set,
                bool inverted = false,
                std::optional<std::uint32_t> into = std::nullopt);
@@ -224,7 +225,7 @@ class Rule {
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
   Rule& LoadCt(std::uint32_t key, std::optional<Way> way = std::nullopt);
   Rule& TcpSyn(bool begins);
-  // From register 1; what changes with it in checksums.
+  // Store() writes register 1 into the packet. This tells the kernel which checksums to update.
   struct Checksum {
     std::uint32_t type = 0;
     std::uint32_t offset = 0;

@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::uint32_t kAllBits = 0xffffffff;
 
-// A field in registers, as words of 4 bytes.
+// The content of some registers, in words of 4 bytes.
 using Words = std::vector<KnownBits>;
 using WordsView = std::span<const KnownBits>;
 
-// Bits of the last word that are behind the last byte are not known.
+// The bits after the last byte, in the last word, are unknown.
 Words WordsOf(std::span<const std::uint8_t> bytes) {
   Words words;
   for (std::size_t size = 0; !bytes.empty(); bytes = bytes.subspan(size)) {
@@ -40,14 +40,14 @@ Words WordsOfByte(std::uint8_t byte) {
   return WordsOf(Bytes{byte, 0, 0, 0});
 }
 
-// No words if `name` is not known.
+// Returns no words if `name` is empty, which means unknown.
 Words WordsOfName(const std::string& name) {
   Bytes bytes(name.begin(), name.end());
   bytes.resize(name.empty() ? 0 : IFNAMSIZ);
   return WordsOf(bytes);
 }
 
-// Whether `field` begins with `bytes`.
+// Returns whether `field` begins with `bytes`.
 Match Compare(WordsView field, std::span<const std::uint8_t> bytes) {
   const Words words = WordsOf(bytes);
   Match match = Match::kYes;
@@ -68,8 +68,8 @@ Match Highest(const std::vector<Match>& matches) {
   return matches.empty() ? Match::kNo : std::ranges::max(matches);
 }
 
-// The first element of the interval that `field` is in; nullptr if it is in none. All of the field
-// must be known.
+// Returns the first element of the interval that contains `field`; nullptr if no interval does. All
+// bits of `field` must be known.
 const Element* FindInterval(WordsView field, const std::vector<Element>& elements) {
   Bytes key(field.size() * sizeof kAllBits);
   for (std::size_t i = 0; i < field.size(); ++i) {
@@ -92,12 +92,13 @@ Match MatchInterval(WordsView field, const KnownSet& set, const Element& element
   return FindInterval(field, set.elements) == &element ? Match::kYes : Match::kNo;
 }
 
-// Whether `field` is in each of the elements of `set`.
+// Returns, for each element of `set`, whether `field` matches it.
 std::vector<Match> MatchElements(WordsView field, const KnownSet& set) {
   const bool has_intervals = (set.description.flags & kInterval) != 0;
   std::vector<Match> matches;
   for (const Element& element : set.elements) {
-    // The element without a key, which the kernel lists last, has all fields that no other has.
+    // The element without a key (nft's "*"), which the kernel lists last, matches if no other
+    // element does.
     matches.push_back(element.key.empty() ? Not(Highest(matches))
                       : has_intervals     ? MatchInterval(field, set, element)
                                           : Compare(field, element.key));
@@ -114,7 +115,7 @@ std::string TextOf(const nftnl_expr& step, std::uint16_t attribute) {
   return text == nullptr ? "" : text;
 }
 
-// The expressions of one rule, from left to right.
+// Runs the expressions of one rule, from left to right.
 class RuleRun {
  public:
   RuleRun(Packet& packet, bool is_reached, const FindSet& find_set)
@@ -162,7 +163,8 @@ class RuleRun {
 
   void Narrow(Match match) { result_.match = std::min(result_.match, match); }
 
-  // NFT_REG_1 and following have 16 bytes each, over the same room as NFT_REG32_00 and following.
+  // NFT_REG_1 and following are registers of 16 bytes. They share their bytes with NFT_REG32_00 and
+  // following, which have 4 bytes each.
   [[nodiscard]] static std::size_t IndexOf(std::uint32_t number) {
     constexpr std::size_t kWide = 4;
     return number >= NFT_REG32_00 ? number - NFT_REG32_00
@@ -173,7 +175,7 @@ class RuleRun {
     const std::size_t at = std::min(IndexOf(number), registers_.size());
     return WordsView(registers_).subspan(at, std::min(words, registers_.size() - at));
   }
-  // Registers behind the last of the words are not known any more.
+  // Makes the registers after the last word unknown.
   void Load(std::uint32_t number, const Words& words) {
     std::size_t i = 0;
     for (std::size_t at = IndexOf(number); at < registers_.size(); ++at, ++i) {
@@ -223,7 +225,7 @@ class RuleRun {
     }
   }
 
-  // Of all headers only the protocol in that of IP is known.
+  // The only header field that we know is the protocol in the IP header.
   void TakePayload(const nftnl_expr& step) {
     if (nftnl_expr_is_set(&step, NFTNL_EXPR_PAYLOAD_DREG)) {
       const std::uint32_t protocol_at = packet_.family == Family::kIpv4 ? 9 : 6;
@@ -243,7 +245,7 @@ class RuleRun {
     Narrow(op == NFT_CMP_EQ ? match : op == NFT_CMP_NEQ ? Not(match) : Match::kMaybe);
   }
 
-  // A shift has no mask: its result is not known.
+  // A shift has no mask. Its result is unknown.
   void TakeBitwise(const nftnl_expr& step) {
     const auto bytes = BytesOf<nftnl_expr_get>(step, NFTNL_EXPR_BITWISE_MASK);
     const Words mask = WordsOf(bytes);
@@ -267,7 +269,7 @@ class RuleRun {
     const bool is_inverted = (NumberOf(step, NFTNL_EXPR_LOOKUP_FLAGS) & NFT_LOOKUP_F_INV) != 0;
     Narrow(is_inverted ? Not(match) : match);
     if (!nftnl_expr_is_set(&step, NFTNL_EXPR_LOOKUP_DREG)) {
-      return;  // of a set, not of a map
+      return;  // looks up a set, not a map
     }
     const std::uint32_t into = NumberOf(step, NFTNL_EXPR_LOOKUP_DREG);
     if (into != NFT_REG_VERDICT) {
@@ -296,9 +298,9 @@ class RuleRun {
     result_.verdicts = {{.code = Verdict::Code::kDrop, .chain = {}}};
   }
 
-  // The program that reads the queue decides, or the extension of iptables.
+  // The program that reads the queue decides, or the extension (target) of iptables.
   void TakeProgram(const nftnl_expr& /*step*/) { DoAnything(); }
-  // The rule may accept, drop or go on, and may set the mark.
+  // The rule may accept or drop the packet, or let it go on, and may set the mark.
   void DoAnything() {
     SetMark({});
     Narrow(Match::kMaybe);

@@ -1,4 +1,4 @@
-// What one rule does with a packet of which only some is known. Private to netlink/.
+// Finds out what one rule does with a packet that is only partly known. Private to netlink/.
 //
 // Source  linux/netfilter/nf_tables.h; nft --debug=netlink shows the expressions of a rule.
 #pragma once
@@ -15,14 +15,16 @@ enum class Match : std::uint8_t { kNo, kMaybe, kYes };
 
 struct RuleResult {
   Match match = Match::kYes;
-  std::vector<Verdict> verdicts = {};  // one of these; none: the packet goes on to the next rule
+  // One of these applies. If there is none, the packet goes on to the next rule.
+  std::vector<Verdict> verdicts = {};
 };
 
 // Returns the set of the rule's table with this name, or an empty one if there is none.
 using FindSet = std::function<const KnownSet*(const std::string& name)>;
 
-// Sets the mark of `packet` as the rule does. `is_reached`: every packet of this description
-// reaches the rule; if not, bits in which the old and the new mark differ become unknown.
+// Applies `rule` to `packet`, and sets the mark of `packet` as the rule does. `is_reached` is true
+// if every packet of this description reaches the rule; otherwise bits in which the old and the new
+// mark differ become unknown.
 [[nodiscard]] RuleResult Apply(const KernelRule& rule,
                                Packet& packet,
                                bool is_reached,

@@ -18,8 +18,8 @@
 namespace nomad_bridge::nft {
 namespace {
 
-// Limits, not memory: a batch of 4,000 elements is sent in one piece, and may be refused 4,000
-// times.
+// These are limits, and take no memory by themselves. A batch of 4,000 elements is sent in one
+// piece, and the kernel may reply with 4,000 refusals.
 constexpr int kSocketBufferBytes = 16 * 1024 * 1024;
 
 // `type` is NFT_MSG_GET...; without NLM_F_DUMP the answer is one message.
@@ -28,7 +28,7 @@ netlink::Message GetRequest(int type, TableFamily family, int flags = 0) {
       NFNL_SUBSYS_NFTABLES, type, flags, static_cast<std::uint8_t>(family));
 }
 
-// Those of `chain`, or of every chain if it is empty.
+// Requests the rules of `chain`, or of every chain if `chain` is empty.
 netlink::Message RulesRequest(const TableId& table, const std::string& chain = {}) {
   netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
   nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
@@ -45,8 +45,8 @@ bool ContainsAny(const nlmsghdr& message, const std::vector<std::string>& texts)
       texts, [&](const std::string& text) { return bytes.find(text) != std::string_view::npos; });
 }
 
-// Returns what `read` finds in each message of the answer that contains one of `texts` (none: in
-// each message); nothing if the requested object is absent.
+// Returns what `read` finds in the messages of the answer. If there are `texts`, reads only
+// messages that contain one of them. Returns nothing if the requested object is absent.
 template <typename T>
 std::vector<T> List(netlink::RequestSocket& socket,
                     const netlink::Message& request,
@@ -85,7 +85,8 @@ std::optional<T> First(std::vector<T> found) {
 
 Socket Socket::In(const netlink::Netns& ns) {
   netlink::RequestSocket socket = netlink::RequestSocket::In(ns, NETLINK_NETFILTER);
-  // They need CAP_NET_ADMIN; without it no change of ours would be accepted anyway.
+  // Failures are ignored: these options need CAP_NET_ADMIN, and without it the kernel refuses all
+  // our changes anyway.
   for (const int option : {SO_SNDBUFFORCE, SO_RCVBUFFORCE}) {
     static_cast<void>(::setsockopt(
         socket.fd(), SOL_SOCKET, option, &kSocketBufferBytes, sizeof kSocketBufferBytes));
@@ -128,9 +129,9 @@ CommitReply Socket::Commit(const Batch& batch, std::uint32_t generation) {
     }
     netlink::Reply reply;
     reply.ReadOutcome(message);
-    const std::uint32_t place = message.nlmsg_seq - begin;  // 0: about the batch as a whole
-    // If the generation passes while the kernel loads a module for a message, the error is about
-    // that message.
+    const std::uint32_t place = message.nlmsg_seq - begin;  // 0: the reply is about the whole batch
+    // If somebody changes the ruleset while the kernel loads a module for a message, the kernel
+    // reports the stale generation for that message.
     if (place == 0 || (place <= count && reply.error == ERESTART)) {
       whole = std::move(reply);
       return whole.error != 0;
@@ -236,13 +237,14 @@ std::vector<KernelRule> Socket::Rules(const TableId& table,
 std::uint64_t Socket::HashOfRules(const TableId& table) {
   const netlink::Reply reply = socket_.TransactOrThrow(
       RulesRequest(table), Cat("cannot read the rules of table ", Text(table)), {ENOENT});
-  // The headers hold numbers of this dump.
+  // The headers have numbers that differ from dump to dump.
   constexpr std::size_t kHeaderBytes = NLMSG_HDRLEN + sizeof(nfgenmsg);
   std::string hashed;
   for (const netlink::NlMessage& message : reply.messages) {
     hashed += BytesOf(*nlmsg_hdr(message.get())).substr(kHeaderBytes);
   }
-  // Without the bytes of the chains, which contain how many elements lead to each chain.
+  // Do not hash the bytes of the chains: they contain how many elements lead to each chain, and
+  // this number changes with every attachment.
   for (const TableChain& found : Chains(table.family)) {
     if (found.table == table && found.chain.hook) {
       const Hook& hook = *found.chain.hook;

@@ -5,8 +5,8 @@
 //             the reply says so.
 // Costs       One round trip per call; Tables(), Sets(), Chains(), Elements() and Rules() are
 //             dumps.
-// Errors      kKernel: msg says what was tried, details hold the kernel's words and the errno's
-//             name. kTryAgain if the kernel does not answer in time. Absent is an answer.
+// Errors      kKernel: msg says what was tried, details have the kernel's message and the errno's
+//             name. kTryAgain if the kernel does not answer in time. An absent object is no error.
 // Threads     One at a time per socket. The socket stays in the namespace it was opened in.
 // Shapes      Handles, generations and errnos are host numbers; keys and data as in element.h.
 // Source      linux/netfilter/nf_tables.h; NFNL_BATCH_GENID (kernel 4.12).
@@ -35,7 +35,7 @@ namespace nomad_bridge::nft {
 // A table as the kernel shows it.
 struct KernelTable {
   TableId id;
-  std::uint64_t handle = 0;  // changes if the table is deleted and made again
+  std::uint64_t handle = 0;  // changes if the table is deleted and created again
   bool is_dormant = false;   // none of its chains is called
 };
 
@@ -45,9 +45,9 @@ struct KernelRule {
   std::string chain;  // the rule's chain
   // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
   std::vector<std::string> expressions;
-  std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
+  std::string comment;  // nft's comment, or that of iptables' comment match (also an expression)
   std::string target;   // the chain it jumps or goes to; empty: none
-  // The whole rule as libnftnl has it, for packet_path.h; nullptr if libnftnl does not understand
+  // The whole rule as libnftnl's object, for packet_path.h; nullptr if libnftnl does not understand
   // all of it.
   std::shared_ptr<const nftnl_rule> parsed;
 };
@@ -55,7 +55,7 @@ struct KernelRule {
 // Returns the expressions of `rule` as Rules() would show them if it were in the kernel.
 [[nodiscard]] std::vector<std::string> ExpressionTexts(const Rule& rule);
 
-// Returns those of `expressions` that decide what a rule does, without counters and comments.
+// Returns only the `expressions` that decide what a rule does: leaves out counters and comments.
 [[nodiscard]] std::vector<std::string> Meaning(std::vector<std::string> expressions);
 
 // A message of a batch that the kernel refused.
@@ -73,7 +73,7 @@ struct CommitReply {
   [[nodiscard]] bool done() const { return !generation_passed && refused.empty(); }
 };
 
-// Returns the following generation: the kernel skips 0.
+// Returns the generation after `generation`: the kernel skips 0.
 [[nodiscard]] constexpr std::uint32_t NextGeneration(std::uint32_t generation) {
   return generation == 0xffffffff ? 1 : generation + 1;
 }
@@ -81,8 +81,8 @@ struct CommitReply {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
-  // Throws nothing if the rules cannot even be read (no nf_tables, no CAP_NET_ADMIN): each use then
-  // throws this error.
+  // Like In(), but does not throw if the rules cannot be read (no nf_tables, no CAP_NET_ADMIN):
+  // each use of the socket then throws that error.
   [[nodiscard]] static Socket TryIn(const netlink::Netns& ns);
 
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
@@ -99,20 +99,20 @@ class Socket {
   [[nodiscard]] std::vector<Set> Sets(const TableId& table);
   // Returns the chain without its rules.
   [[nodiscard]] std::optional<Chain> FindChain(const TableId& table, const std::string& name);
-  // Every chain of every table of the family, without its rules.
+  // A chain without its rules, and its table.
   struct TableChain {
     TableId table;
     Chain chain;
     std::uint64_t handle = 0;
-    std::uint32_t use = 0;  // rules in it, and rules and elements that lead to it
+    std::uint32_t use = 0;  // number of its rules, and of rules and elements that lead to it
   };
   [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
   // Returns the element with the set and key of `like`; not for sets of intervals.
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
-  // The same for several elements, in one request.
+  // Finds several elements, in one request.
   [[nodiscard]] std::vector<std::optional<Element>> FindElements(
       const std::vector<std::pair<TableId, Element>>& likes);
-  // Empty if there is no such table.
+  // Returns nothing if there is no such table.
   [[nodiscard]] std::vector<Counter> Counters(const TableId& table);
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
@@ -120,13 +120,14 @@ class Socket {
   struct Noted {
     std::vector<std::uint8_t> key;
     std::uint64_t packets = 0;
-    std::uint64_t expires_ms = 0;  // it goes then, unless a rule updates it
+    std::uint64_t expires_ms = 0;  // it expires then, unless a rule updates it
   };
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Noted> NotedIn(const TableId& table, const std::string& set);
-  // Returns the rules of `chain`, or of every chain if it is empty; each chain's in order. Empty if
-  // there is no such chain. With `texts`, returns only rules that contain one of them: a comment,
-  // or the name of a chain. Parsing a rule takes ten times as long as getting it.
+  // Returns the rules of `chain`, or of every chain if `chain` is empty; each chain's rules are in
+  // order. Returns nothing if there is no such chain. With `texts`, returns only rules that contain
+  // one of them: a comment, or the name of a chain. Parsing a rule takes ten times as long as
+  // getting it.
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
                                               const std::string& chain = {},
                                               const std::vector<std::string>& texts = {});
@@ -141,17 +142,18 @@ class Socket {
   netlink::RequestSocket socket_;
 };
 
-// For a change while other programs may change the ruleset, too: plan on one generation, commit on
-// it, and plan again if it has passed. Calls `attempt` with the ruleset's generation until it
-// returns true; throws kTryAgain if others keep changing the ruleset for kTimeout. `first`: the
-// generation, if the caller has just read it. `what` completes "cannot ...".
+// Repeats a change if other programs change the ruleset meanwhile. Calls `attempt` with the
+// ruleset's generation until it returns true: `attempt` plans on that generation, commits on it,
+// and returns false if the generation has passed. Throws kTryAgain if others keep changing the
+// ruleset for kTimeout. `first` is the generation if the caller has just read it. `what` completes
+// "cannot ...".
 void RetryOnGenerations(Socket& socket,
                         const std::string& what,
                         std::optional<std::uint32_t> first,
                         const std::function<bool(std::uint32_t)>& attempt);
 
-// Returns the first refusal in `reply` to `batch`, which must have one, as kKernel with the
-// message's label.
+// Returns kKernel for the first refusal in `reply`, and names the refused message of `batch`.
+// `reply` must have a refusal.
 [[nodiscard]] Error ErrorOf(const Batch& batch, const CommitReply& reply);
 
 // Commits `batch`, or nothing if it is empty. Returns false if `generation` has passed; throws

@@ -20,14 +20,14 @@ const Object* FindByName(const std::vector<Object>& all, const std::string& name
 
 constexpr std::size_t kRegisterBytes = 4;
 
-// What `values` have for `key`; 0 or nothing if they have not.
+// Returns the value for `key` in `values`; 0 or nothing if `key` is absent.
 template <typename Key, typename Value, std::size_t kCount>
 Value ValueOf(Key key, const std::pair<Key, Value> (&values)[kCount]) {
   const auto* const found = std::ranges::find(values, key, &std::pair<Key, Value>::first);
   return found == std::end(values) ? Value() : found->second;
 }
 
-// In bytes; of a verdict the kernel knows it.
+// Returns the size in bytes; 0 for a verdict, whose size the kernel knows.
 std::size_t SizeOf(Type type) {
   using enum Type;
   return ValueOf<Type, std::size_t>(type,

@@ -41,10 +41,10 @@ enum class Type : std::uint8_t {
   kIfname = 41,
 };
 
-// Bytes of one field: its own, and as padded to registers inside a key.
+// Returns the size of one field in bytes, padded to whole registers as in a concatenation.
 [[nodiscard]] std::size_t PaddedBytes(Type type);
 
-// Of Set::flags: NFT_SET_INTERVAL; NFT_SET_EVAL and NFT_SET_TIMEOUT.
+// For Set::flags: NFT_SET_INTERVAL; NFT_SET_EVAL and NFT_SET_TIMEOUT together.
 constexpr std::uint32_t kInterval = 4;
 constexpr std::uint32_t kDynamic = 0x30;
 
@@ -54,13 +54,14 @@ struct Set {
   std::vector<Type> data;  // empty: a set; else a map
   // NFT_SET_* without NFT_SET_MAP: intervals, timeouts, ...
   std::uint32_t flags = 0;
-  // For a dynamic set: how many elements it takes, and how long each stays after its last update.
+  // Only for a dynamic set: the maximal number of elements, and how long an element stays after its
+  // last update.
   std::uint32_t size = 0;
   std::uint64_t timeout_ms = 0;
 
-  // Rules add its elements.
+  // Returns whether rules add the elements.
   [[nodiscard]] bool is_dynamic() const { return (flags & kDynamic) == kDynamic; }
-  // A set that belongs to a rule: it is deleted with the rule.
+  // Returns whether the set belongs to a rule, and is deleted with it.
   [[nodiscard]] bool is_anonymous() const { return (flags & 1) != 0; }
 
   bool operator==(const Set&) const = default;
@@ -71,8 +72,9 @@ struct Set {
 
 // Where a base chain is attached.
 struct Hook {
-  // NF_INET_*, which are the bridge family's, too; of the netdev family kIngress or kEgress; of the
-  // arp family kArpInput or kArpOutput; of the inet family also kInetIngress.
+  // NF_INET_* numbers, which the bridge family uses, too. The netdev family has only kIngress and
+  // kEgress, the arp family only kArpInput and kArpOutput. kInetIngress is only for the inet
+  // family.
   enum class Point : std::uint8_t {
     kPrerouting,
     kInput,
@@ -107,7 +109,7 @@ struct Chain {
 struct Counter {
   std::string name;
   std::string comment = {};
-  std::uint64_t packets = 0;  // as the kernel shows it; a new one begins at 0
+  std::uint64_t packets = 0;  // as the kernel shows them; a new counter begins at 0
 
   bool operator==(const Counter&) const = default;
 };

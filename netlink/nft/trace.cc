@@ -25,7 +25,7 @@ std::string TextOf(const nftnl_trace& trace, std::uint16_t attribute) {
   return text == nullptr ? "" : text;
 }
 
-// With the first message of a base chain alone; empty else.
+// Returns a header, which only the first message of a base chain has; otherwise nothing.
 Bytes HeaderOf(const nftnl_trace& trace, std::uint16_t attribute) {
   std::uint32_t size = 0;
   const void* const data = nftnl_trace_is_set(&trace, attribute)
@@ -35,7 +35,7 @@ Bytes HeaderOf(const nftnl_trace& trace, std::uint16_t attribute) {
   return data == nullptr ? Bytes() : Bytes(bytes, bytes + size);
 }
 
-// nullptr for a message of another kind.
+// Returns nullptr for a message of another kind.
 NftnlTrace ParseTrace(const nlmsghdr& message) {
   NftnlTrace trace(nftnl_trace_alloc());
   const bool is_trace = NFNL_MSG_TYPE(message.nlmsg_type) == NFT_MSG_TRACE &&
@@ -43,7 +43,7 @@ NftnlTrace ParseTrace(const nlmsghdr& message) {
   return is_trace ? std::move(trace) : nullptr;
 }
 
-// The headers and the mark that `trace` brings.
+// Returns the packet's number, headers and mark, as far as `trace` has them.
 TraceStep ReadHeaders(const nftnl_trace& trace) {
   return {.packet = nftnl_trace_get_u32(&trace, NFTNL_TRACE_ID),
           .network = HeaderOf(trace, NFTNL_TRACE_NETWORK_HEADER),
@@ -53,7 +53,7 @@ TraceStep ReadHeaders(const nftnl_trace& trace) {
                       : 0};
 }
 
-// nullopt for what is no step: the end of a chain.
+// Returns nullopt if `trace` is no step: the end of a chain.
 std::optional<TraceStep> ReadStep(const nftnl_trace& trace) {
   const std::uint32_t type = nftnl_trace_get_u32(&trace, NFTNL_TRACE_TYPE);
   const bool is_policy = type == NFT_TRACETYPE_POLICY;
@@ -63,7 +63,7 @@ std::optional<TraceStep> ReadStep(const nftnl_trace& trace) {
   if (!(is_policy || is_rule) || !nftnl_trace_is_set(&trace, attribute)) {
     return std::nullopt;
   }
-  // A verdict that ends a chain has a number, such as that of a queue, in its upper bits.
+  // A final verdict may have a number in its upper bits, such as the number of a queue.
   constexpr std::int32_t kVerdictMask = 0xff;
   const auto code = static_cast<std::int32_t>(nftnl_trace_get_u32(&trace, attribute));
   TraceStep step = ReadHeaders(trace);
@@ -85,7 +85,8 @@ TraceEvents TraceEvents::In(const netlink::Netns& ns) {
   });
   const int group = NFNLGRP_NFTRACE;
   const int bytes = 4 << 20;
-  // Without a number of its own it would be taken for the kernel, which sends nothing to itself.
+  // Without an address of its own the socket counts as the kernel's, and the kernel sends nothing
+  // to itself. bind(2) gives it one.
   const union {
     sockaddr any;
     sockaddr_nl netlink;
@@ -115,7 +116,8 @@ bool TraceEvents::Take(const std::function<void(TraceStep)>& take) {
   }
 }
 
-// Before its policy a base chain without rules has an end, which has the headers.
+// In a base chain without rules, the end of the chain comes before its policy, and only that
+// message has the headers.
 void TraceEvents::TakeOne(const nlmsghdr& message, const std::function<void(TraceStep)>& take) {
   const NftnlTrace trace = ParseTrace(message);
   if (trace == nullptr) {

@@ -1,9 +1,9 @@
-// nf_tables' own trace of packets in one network namespace: which rules they meet, and what each
-// decides. Rules with SetTrace() choose the packets.
+// Reads nf_tables' own trace of packets in one network namespace: which rules a packet matches, and
+// what each rule decides. Rules with SetTrace() choose the packets.
 //
-// Shapes  A step is one rule that applied, or a chain's policy, in the order in which the packet
-//         came by. Steps of one packet have the same number as long as the kernel has no reason to
-//         give it another one: it may, when it is routed.
+// Shapes  A step is one rule that matched, or a chain's policy, in the packet's order. All steps of
+//         a packet have the same number, unless the kernel gives the packet a new number, for
+//         example when it routes the packet.
 // Errors  kKernel.
 // Source  nft(8), monitor trace; linux/netfilter/nf_tables.h: NFT_MSG_TRACE, NFTA_TRACE_*.
 #pragma once
@@ -24,22 +24,22 @@ struct TraceStep {
   std::uint32_t packet = 0;
   TableId table;
   std::string chain;
-  std::uint64_t handle = 0;  // of the rule; 0: the chain's policy
+  std::uint64_t handle = 0;  // the rule's handle; 0: the step is the chain's policy
   Verdict verdict;
-  // With the first step of a base chain: its headers as they were there, and its mark. Else empty.
-  Bytes network;    // IPv4's, IPv6's, or what ARP says
+  // Only in the first step of a base chain: the packet's headers as they were there, and its mark.
+  Bytes network;    // the header of IPv4 or IPv6, or the ARP packet
   Bytes transport;  // 20 bytes at most
   std::uint32_t mark = 0;
 };
 
-// Receives the traces of one namespace, whichever rule has started them.
+// Receives all traces of one namespace, no matter which rule started them.
 class TraceEvents {
  public:
   [[nodiscard]] static TraceEvents In(const netlink::Netns& ns);
 
   // Becomes readable when there are traces.
   [[nodiscard]] int fd() const { return socket_.get(); }
-  // Passes the traces that have come to `take`. Returns false if the kernel has lost some.
+  // Passes the steps that have arrived to `take`. Returns false if the kernel has lost messages.
   bool Take(const std::function<void(TraceStep)>& take);
 
  private:
@@ -47,7 +47,7 @@ class TraceEvents {
   void TakeOne(const nlmsghdr& message, const std::function<void(TraceStep)>& take);
 
   UniqueFd socket_;
-  // The headers from a message that is no step, for the step that follows.
+  // The headers from a message that is no step, for the next step.
   TraceStep headers_;
 };
 

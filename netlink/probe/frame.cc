@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr std::uint8_t kHops = 63;  // a client's packets have passed a router
+constexpr std::uint8_t kHops = 63;  // as if a client's packet had passed a router
 constexpr std::uint8_t kSyn = 0x02;
 constexpr std::uint8_t kReset = 0x04;
 
@@ -46,7 +46,7 @@ void Write16(Bytes& bytes, std::size_t at, std::uint16_t number) {
   bytes[at + 1] = static_cast<std::uint8_t>(number & 0xff);
 }
 
-// The checksum of TCP and UDP is also over the addresses, as a pseudo header has them.
+// TCP's and UDP's checksums also cover a pseudo header, which has the addresses.
 void SetTransportChecksum(const Flow& flow, Bytes& segment, std::size_t at) {
   Bytes covered;
   Put(covered, flow.source.bytes());

@@ -1,10 +1,10 @@
-// The packets that a probe sends, byte by byte.
+// Builds the packets that a probe sends.
 //
 // Shapes  Ports and the token in host byte order. Checksums are right. IPv4 has its don't-fragment
 //         bit set, as TCP sets it.
-// Token   32 random bits by which a probe's packets are told from all others, through every
-//         translation: TCP's sequence number, or what a datagram carries. The answer to a TCP
-//         packet acknowledges the number that follows.
+// Token   32 random bits that identify a probe's packets, even after translation: TCP's sequence
+//         number, or the payload of a UDP datagram. The answer to the TCP packet acknowledges the
+//         next number.
 // Source  RFC 791, RFC 8200, RFC 9293, RFC 768
 #pragma once
 
@@ -24,14 +24,14 @@ struct Flow {
   std::uint32_t token = 0;
 };
 
-// The first packet of a TCP connection (SYN), or a datagram: from the IP header on.
+// Returns the first packet of a TCP connection (SYN) or a UDP datagram, from the IP header on.
 [[nodiscard]] std::vector<std::uint8_t> FirstPacket(const Flow& flow);
 
-// Takes a TCP connection back that FirstPacket() has begun, before anybody accepts it: RST, with
-// the number that follows.
+// Returns the RST that ends the TCP connection begun by FirstPacket() before a service accepts it.
+// Its sequence number is the token plus one.
 [[nodiscard]] std::vector<std::uint8_t> ResetPacket(const Flow& flow);
 
-// `packet` as it is on a network: behind an Ethernet header.
+// Returns `packet` with an Ethernet header in front.
 [[nodiscard]] std::vector<std::uint8_t> Framed(const Mac& to,
                                                const Mac& from,
                                                const std::vector<std::uint8_t>& packet);

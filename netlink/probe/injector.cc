@@ -20,11 +20,11 @@ namespace {
 
 using Program = std::array<bpf_insn, 4>;
 
-// Its argument, the packet, is in r1 already. Its result is that of the helper: 0, or why the link
-// did not take it.
+// The program's argument, the packet, is already in r1. The program returns the helper's result: 0,
+// or an error if the link did not accept the packet.
 Program RedirectTo(int link) {
   const auto set = [](std::uint8_t number, std::int32_t value) {
-    constexpr std::uint8_t kField = 0xf;  // of four bits
+    constexpr std::uint8_t kField = 0xf;  // a register field has four bits
     return bpf_insn{.code = BPF_ALU64 | BPF_MOV | BPF_K,
                     .dst_reg = static_cast<std::uint8_t>(number & kField),
                     .src_reg = 0,
@@ -53,7 +53,7 @@ long CallBpf(int command, bpf_attr& attributes) {
 }
 
 UniqueFd Load(const Program& program) {
-  static constexpr std::string_view kLicence = "GPL";  // the helpers ask for none other
+  static constexpr std::string_view kLicence = "GPL";  // it allows every helper
   bpf_attr attributes;
   std::memset(&attributes, 0, sizeof attributes);
   attributes.prog_type = BPF_PROG_TYPE_SCHED_CLS;
@@ -80,7 +80,7 @@ std::uint32_t Run(const UniqueFd& program, const std::vector<std::uint8_t>& fram
   return attributes.test.retval;
 }
 
-// The family's sockaddr of `address`: packets that bring their own header need no port.
+// The sockaddr of `address`. It needs no port, because the packets bring their own header.
 struct SocketAddress {
   explicit SocketAddress(const Ip& address) {
     if (address.is_ipv4()) {

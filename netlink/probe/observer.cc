@@ -114,7 +114,7 @@ constexpr std::array kDevicePoints = {PointName{Point::kIngress, "ingress"},
 constexpr std::array kArpPoints = {PointName{Point::kArpInput, "input"},
                                    PointName{Point::kArpOutput, "output"}};
 
-// A chain's name has all that is known of a marker: "egress_end_eth0".
+// Returns the name of a marker's chain, which says everything about the marker: "egress_end_eth0".
 std::string NameOf(std::string_view point, bool is_end, const std::string& device) {
   return Cat(point, is_end ? "_end" : "_start", device.empty() ? "" : "_", device);
 }
@@ -142,7 +142,7 @@ std::optional<Marker> MarkerOf(TableFamily family, std::string_view chain) {
                                         : MarkerIn(kInetPoints, family, chain);
 }
 
-// The markers' tables, as one batch.
+// Builds the batch that adds the markers' tables.
 class MarkerTables {
  public:
   MarkerTables(const Observer::What& what, std::string table, std::uint32_t flags, bool has_egress)
@@ -206,7 +206,7 @@ class MarkerTables {
         Flow flow = what_.flow;
         batch_.AppendRule(table, name, RuleFor(each.packet, flow).Drop());
         if (each.packet == PacketKind::kRequest && flow.protocol == IPPROTO_TCP) {
-          ++flow.token;  // that of its reset
+          ++flow.token;  // the token of its reset
           batch_.AppendRule(table, name, RuleFor(each.packet, flow).Drop());
         }
       }
@@ -258,9 +258,9 @@ std::optional<Ip> AddressAt(const Bytes& network, bool is_source) {
                                     : std::optional(Ip(std::span(network).subspan(at, size)));
 }
 
-// nullopt: it is none of the probe's.
+// Returns nullopt if the packet is not one of the probe's.
 std::optional<PacketKind> KindOf(const nft::TraceStep& step, std::uint32_t token) {
-  constexpr std::size_t kOperationAt = 7;  // ARP's last byte of it
+  constexpr std::size_t kOperationAt = 7;  // the last byte of ARP's operation
   if (!IsIp(step.network)) {
     return step.network.size() > kOperationAt && step.network[kOperationAt] == ARPOP_REPLY
                ? PacketKind::kTold
@@ -323,7 +323,7 @@ Observer Observer::Start(const netlink::Netns& ns, const What& what) {
         if (!observer.has_egress_ && flags == 0) {
           throw nft::ErrorOf(batch, reply);
         }
-        // A kernel without egress hooks, or without owners of tables, either.
+        // Try again without egress hooks, then also without table owners: old kernels lack them.
         flags = observer.has_egress_ ? flags : 0;
         observer.has_egress_ = false;
         return false;
@@ -344,7 +344,7 @@ Observer::~Observer() {
       return nft::TryCommit(socket_, batch, generation);
     });
   } catch (const std::exception&) {
-    // With their owner they go all the same.
+    // The kernel deletes the tables together with their owner anyway.
   }
 }
 
@@ -370,7 +370,8 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
     return;
   }
   std::vector<std::string>& path = run->second.path;
-  // A policy is the base chain's, and a rule behind a return that of a chain before.
+  // A step may lead back to a chain of the path: a policy belongs to the base chain, and after a
+  // return the next rule belongs to the chain that jumped.
   const auto known = std::ranges::find(path, step.chain);
   path.erase(known == path.end() ? known : known + 1, path.end());
   if (known == path.end()) {
@@ -387,8 +388,8 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
     sighting.step.transport = first.transport;
     sighting.step.mark = first.mark;
   }
-  // A marker is reported once. A rule of it matches each packet of a probe; packets of others may
-  // match none where they have been translated, but meet its policy.
+  // Reports each marker once. A probe's packet matches a rule of every marker, so the policy is
+  // left out. A client's packet may match no rule after its translation, so only the policy counts.
   if (sighting.marker && (sighting.step.handle == 0) == is_probe_) {
     return;
   }

@@ -1,16 +1,17 @@
-// Observes what the kernel does with a probe's packets, or a client's, in one network namespace:
-// nf_tables' trace, and a marker at both ends of each hook.
+// Observes what the kernel does with the packets of a probe or of a client in one network
+// namespace. Uses nf_tables' trace, and a marker at both ends of each hook.
 //
-// Marker   A base chain of the lowest and one of the highest priority, which see a packet before
-//          and after all rules of others. Between two markers are routes, neighbours, bridges and
-//          queues, which no rule sees: the last marker shows where a packet has stopped.
-// Lookups  Requests for the neighbour that a packet needs, and their answers, are watched, too: by
-//          ARP and by ICMPv6.
+// Marker   A base chain with the lowest or the highest priority of a hook, which sees a packet
+//          before or after all other rules. Between the markers of two hooks are routes,
+//          neighbours, bridges and queues, which rules cannot see. The last marker that a packet
+//          reached shows where the packet stopped.
+// Lookups  The observer also watches the ARP and ICMPv6 requests for neighbours that a packet
+//          needs, and their answers.
 // Owner    The markers' tables belong to this process (NFT_TABLE_F_OWNER) and are deleted with it,
 //          however it ends. Before Linux 5.12 only this object's destructor deletes them.
 // Kernel   Before Linux 5.16 there are no egress hooks: packets are caught at the end of the
 //          postrouting hook instead.
-// Changes  nothing that other packets notice, except the time for some more markers.
+// Changes  nothing for other packets, except the time that the markers take.
 // Errors   kKernel
 // Source   nft(8), monitor trace; netlink/nft/trace.h
 #pragma once
@@ -30,8 +31,8 @@ namespace nomad_bridge::probe {
 enum class PacketKind : std::uint8_t {
   kRequest,
   kAnswer,
-  kAsk,   // who has an address that a request or an answer is sent to
-  kTold,  // the answer to that
+  kAsk,   // a neighbour lookup (ARP, ICMPv6) for a request or an answer
+  kTold,  // the answer to a neighbour lookup
 };
 
 struct Marker {
@@ -47,13 +48,13 @@ struct Marker {
 struct Sighting {
   PacketKind packet = PacketKind::kRequest;
   std::optional<Marker> marker;   // nullopt: `step` is a rule, or a policy, of some table
-  nft::TraceStep step;            // with the headers that its base chain has seen
-  std::vector<std::string> path;  // the chains from the base chain to that of the rule
+  nft::TraceStep step;            // with the headers as its base chain saw them
+  std::vector<std::string> path;  // the chains from the base chain to the rule's chain
 
   [[nodiscard]] bool IsDrop() const {
     return !marker && step.verdict.code == nft::Verdict::Code::kDrop;
   }
-  // TCP's, of an answer
+  // Returns whether this is an answer that resets the TCP connection.
   [[nodiscard]] bool IsReset() const;
   [[nodiscard]] std::uint8_t TcpFlags() const;  // 0: not known
   [[nodiscard]] std::optional<Ip> Source() const;
@@ -62,14 +63,15 @@ struct Sighting {
   [[nodiscard]] std::uint16_t DestinationPort() const;
 };
 
-// Where a packet is taken off its way, so that it does not leave the node or reach a service: at
-// the end of that hook. For a TCP request, its reset is caught, too.
+// Where a packet is caught (dropped), so that it does not leave the node or reach a service: at the
+// end of this hook. If the packet is a TCP request, its reset is caught, too.
 struct Catch {
   PacketKind packet = PacketKind::kAnswer;
   nft::TableFamily family = nft::TableFamily::kNetdev;
   nft::Hook::Point point = nft::Hook::Point::kEgress;
   std::string device;
-  bool needs_egress = false;  // never at the postrouting hook, which other packets of its kind pass
+  // Do not catch the packet at the postrouting hook instead: other packets of its kind pass there.
+  bool needs_egress = false;
 };
 
 class Observer {
@@ -94,7 +96,7 @@ class Observer {
   ~Observer();
 
   [[nodiscard]] int fd() const { return events_.fd(); }
-  // Passes on what has come since.
+  // Appends the steps that have arrived since the last call.
   void Take(std::vector<Sighting>& sightings);
   [[nodiscard]] bool HasLostEvents() const { return has_lost_events_; }
 
@@ -105,7 +107,8 @@ class Observer {
         token_(what.flow.token),
         is_probe_(what.others.empty()) {}
 
-  // The last base chain of each packet: what it has seen, and the way from there.
+  // A packet on its way through its latest base chain: the first step, which has the headers, and
+  // the chains since then.
   struct Run {
     PacketKind packet = PacketKind::kRequest;
     nft::TraceStep first;

@@ -14,7 +14,7 @@
 namespace nomad_bridge::probe {
 namespace {
 
-// In the child.
+// Runs in the child: waits for the end of the pipe, then injects the reset.
 [[noreturn]] void ResetAtTheEnd(const UniqueFd& end,
                                 const netlink::Netns& ns,
                                 int link,
@@ -26,7 +26,8 @@ namespace {
   try {
     static_cast<void>(Inject(ns, link, frame));
   } catch (const std::exception&) {
-    // What could send the first packet can send this one; else the kernel forgets it in a minute.
+    // Unlikely: the first packet was sent in the same way. Without the reset, the kernel drops the
+    // half-open connection in a minute.
   }
   ::_exit(0);
 }

@@ -27,7 +27,7 @@ netlink::Message AddressMessage(int type, int flags, const Link& link, const Cid
   return message;
 }
 
-// Older kernels refuse an IPv6 address with an errno and no words.
+// Adds a reason for IPv6 addresses: older kernels refuse them with an errno and no message.
 Error AddressError(const std::string& what, const Cidr& address, netlink::Reply reply) {
   if (!address.address.is_ipv4() && reply.words.empty()) {
     if (reply.error == EACCES) {
@@ -39,7 +39,7 @@ Error AddressError(const std::string& what, const Cidr& address, netlink::Reply 
   return netlink::NetlinkError(what, reply);
 }
 
-// IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
+// On a point-to-point link, IFA_ADDRESS is the address of the other end, and IFA_LOCAL is ours.
 std::optional<Ip> OwnAddress(const netlink::Attributes& attributes) {
   const std::optional<Ip> local = attributes.Address(IFA_LOCAL);
   return local ? local : attributes.Address(IFA_ADDRESS);
@@ -56,8 +56,8 @@ std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Li
   std::vector<AddressState> states;
   const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
     const std::optional<Ip> ip = OwnAddress(attributes);
-    // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
-    // MCTP's and others too.
+    // Kernels before 4.20 list the addresses of all links, and a dump of all families also lists
+    // addresses of MCTP and others.
     if (ip && head.ifa_index == index && head.ifa_family == FamilyOf(*ip)) {
       const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head.ifa_flags);
       states.push_back({.address = {*ip, head.ifa_prefixlen},
@@ -143,7 +143,7 @@ void Socket::AssignAddress(const Link& link, const Cidr& address, bool detect_du
   if (reply.error != 0 && reply.error != EEXIST) {
     throw AddressError(what, address, std::move(reply));
   }
-  // For IPv6 the same address with another prefix length is EEXIST too.
+  // For IPv6, the kernel also answers EEXIST if the address exists with another prefix length.
   if (reply.error != 0 && std::ranges::count(Addresses(link), address) == 0) {
     throw netlink::NetlinkError(Cat(what, ": it is there with another prefix length"), reply);
   }

@@ -1,5 +1,6 @@
-// Bridges and their ports. A port that accepts one source MAC is locked: it drops frames whose
-// source MAC has no FDB entry for that port, and with learning off there are only static entries.
+// Bridges and their ports. A port that accepts only one source MAC is locked: it drops frames whose
+// source MAC has no FDB entry for that port. Learning is off on such a port, so all its entries are
+// static.
 #include <algorithm>
 #include <cerrno>
 #include <random>
@@ -21,15 +22,15 @@ netlink::Message BridgeMessage(const std::string& name,
                                int mtu,
                                bool vlan_filtering) {
   netlink::Message message(RTM_NEWLINK, kCreate, HeadFor(0));
-  // A MAC given on creation counts as set by an administrator: the bridge then does not take its
-  // ports' lowest.
+  // A MAC given on creation counts as set by an administrator. Otherwise the bridge takes the
+  // lowest MAC of its ports.
   PutIdentity(message, name, mac, mtu);
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");
   const netlink::Nest data(message, IFLA_INFO_DATA);
-  // Snooping filters nothing until somebody queries for groups. Then it withholds from all others
-  // what they have not reported, and any port may send such queries. With it, an ADD is a tenth to
-  // a fifth slower (docs/figures.md).
+  // Multicast snooping filters nothing until a port sends a query for groups, which any port may
+  // do. From then on, ports get no multicast for groups that they have not reported. With snooping,
+  // an ADD is a tenth to a fifth slower (docs/figures.md).
   message.PutU8(IFLA_BR_MCAST_SNOOPING, 0);
   if (vlan_filtering) {
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
@@ -37,7 +38,7 @@ netlink::Message BridgeMessage(const std::string& name,
   return message;
 }
 
-// Returns a MAC outside of any vendor's range, as the kernel gives one to a new bridge.
+// Returns a random MAC outside of any vendor's range, like the kernel's for a new bridge.
 Mac RandomMac() {
   std::random_device random;
   Mac mac;
@@ -61,11 +62,11 @@ netlink::Message FdbEntryMessage(const Link& port, int state, int flags, const M
 netlink::Message LockMessage(const Link& port, bool is_locked) {
   netlink::Message message(RTM_SETLINK, kAck, HeadFor(port.index, AF_BRIDGE));
   const netlink::Nest info(message, IFLA_PROTINFO);
-  // Even a locked port learns from frames to link-local groups, by which a container could redirect
-  // a neighbour's traffic to itself.
+  // Learning must be off: even a locked port learns from frames to link-local groups, so a
+  // container could redirect a neighbour's traffic to itself.
   message.PutU8(IFLA_BRPORT_LEARNING, is_locked ? 0 : 1);
   message.PutU8(IFLA_BRPORT_LOCKED, is_locked ? 1 : 0);
-  // Entries learned so far would be accepted, too.
+  // Flush learned entries: the locked port would accept frames from these MACs, too.
   message.PutU8(IFLA_BRPORT_FLUSH, 1);
   return message;
 }
@@ -77,7 +78,7 @@ FdbEntry::Kind KindOf(int state) {
   return state == NUD_NOARP ? FdbEntry::Kind::kStatic : FdbEntry::Kind::kLearned;
 }
 
-// The FDB entries of link `index`, or (0) of all.
+// Returns the FDB entries of link `index`, or of all links if `index` is 0.
 std::vector<FdbEntry> ListFdb(netlink::RequestSocket& socket, int index, const std::string& what) {
   netlink::Message request(
       RTM_GETNEIGH, NLM_F_DUMP, ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = index});
@@ -111,7 +112,7 @@ bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool
 }
 
 void Socket::FixMac(const Link& bridge) {
-  // A bridge whose last port has left has no MAC.
+  // A bridge without a fixed MAC loses its MAC with its last port.
   const bool has_mac = bridge.mac.IsUnicast();
   Change(bridge, {.mac = has_mac ? bridge.mac : RandomMac()});
   if (bridge.has_id || !has_mac) {
@@ -138,13 +139,13 @@ bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::ui
 
 void Socket::LockPort(const Link& port, const Mac& mac) {
   const std::string what = Format("cannot lock bridge port '{}' to {}", port.name, mac);
-  // In this order, so that a running container's own frames are never dropped. NOARP: the entry
-  // does not age. Sticky: otherwise a frame with this source MAC at another port would move the
-  // entry there. Without a VLAN, the kernel adds the entry for each VLAN of the port, and for
-  // frames outside of any.
+  // The entry comes before the lock, so that the bridge never drops a running container's own
+  // frames. NUD_NOARP: the entry does not age. NTF_STICKY: a frame with this source MAC at another
+  // port must not move the entry there. Because we name no VLAN, the kernel adds the entry for each
+  // VLAN of the port, and for frames outside of any VLAN.
   socket_.TransactOrThrow(FdbEntryMessage(port, NUD_NOARP, NTF_MASTER | NTF_STICKY, mac), what);
   socket_.TransactOrThrow(LockMessage(port, true), what);
-  // An older kernel ignores the attribute.
+  // An older kernel ignores IFLA_BRPORT_LOCKED and reports success.
   if (const std::optional<Link> now = FindLink(port.index); !now || !now->locked) {
     throw Error(Code::kKernel,
                 what,

@@ -1,6 +1,6 @@
-// A tc filter at a link's ingress: before any hook of nf_tables, and not part of any ruleset, so
-// that a flush does not take it away. A classic BPF program in direct-action mode needs neither
-// bpf(2) nor a tc action; its offsets count from the Ethernet header.
+// A tc filter at a link's ingress. It runs before all hooks of nf_tables, and a flush of the
+// ruleset does not remove it. It is a classic BPF program in direct-action mode, which needs
+// neither bpf(2) nor a tc action. Its offsets count from the Ethernet header.
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +20,7 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-constexpr std::uint32_t kPriority = 0x6e62;  // of the filter: far after those of others
+constexpr std::uint32_t kPriority = 0x6e62;  // the filter's priority: far after other filters
 
 constexpr std::uint32_t kIpSource = ETH_HLEN + 12;
 constexpr std::uint32_t kIpDestination = ETH_HLEN + 16;
@@ -29,7 +29,7 @@ constexpr sock_filter Load(std::uint16_t size, std::uint32_t offset) {
   return {.code = static_cast<std::uint16_t>(BPF_LD | BPF_ABS | size), .k = offset};
 }
 
-// What the kernel knows of a packet, such as SKF_AD_MARK.
+// Loads what the kernel knows about the packet: `what` is SKF_AD_MARK, for example.
 constexpr sock_filter LoadAbout(int what) {
   return Load(BPF_W, static_cast<std::uint32_t>(SKF_AD_OFF + what));
 }
@@ -48,8 +48,9 @@ auto LocalhostFilter(std::uint32_t except_mark) {
   return std::to_array<sock_filter>({
       LoadAbout(SKF_AD_PROTOCOL),
       IfEqual(ETH_P_IP, 5, 0),
-      // The stack strips any number of tags of VLAN 0. The kernel has read the first by now; one
-      // more inside would hide an IP packet.
+      // The stack strips any number of tags of VLAN 0. The kernel has removed the first tag by now.
+      // A second tag would hide an IP packet from this filter, so a frame with a second tag inside
+      // VLAN 0 is dropped.
       IfEqual(ETH_P_8021Q, 1, 0),
       IfEqual(ETH_P_8021AD, 0, 10),
       LoadAbout(SKF_AD_VLAN_TAG),
@@ -100,9 +101,9 @@ netlink::Message FilterMessage(const Link& link, std::uint32_t except_mark) {
   return message;
 }
 
-// Returns whether the link's qdisc for filters has egress filters, too: the older qdisc "ingress"
-// lists its filters for both directions. Needs a list: for a single qdisc the kernel informs only
-// listeners.
+// Returns whether the link's qdisc for filters has egress filters: the older qdisc "ingress" has
+// none, but lists its ingress filters for both directions. Lists all qdiscs, because the kernel
+// answers a request for a single qdisc only to listeners.
 bool HasEgress(netlink::RequestSocket& socket, const Link& link) {
   netlink::Message request(RTM_GETQDISC, NLM_F_DUMP);
   request.Head(HeadOf(link, 0));
@@ -193,8 +194,9 @@ bool Socket::LacksLocalhostFilter(const Link& link) {
   };
   int error = error_of(EmptyFilterMessage(link, RTM_GETTFILTER, 0));
   if (error == EINVAL) {
-    // No qdisc for filters, or a qdisc without any filter. This request is always refused: EEXIST
-    // if the qdisc is there, ENOENT if its kind is unknown, else because of its block.
+    // The link has no qdisc for filters, or a qdisc without filters. The kernel always refuses the
+    // next request: with EEXIST if the qdisc exists, with ENOENT if its kind is unknown, otherwise
+    // with EINVAL because of its block.
     netlink::Message message = QdiscMessage(link);
     message.PutU32(TCA_INGRESS_BLOCK, 0);
     error = error_of(message);
@@ -203,7 +205,8 @@ bool Socket::LacksLocalhostFilter(const Link& link) {
     }
     error = ENOENT;
   }
-  // Refused, too: ENOENT if the kind of filter is unknown, else because it has no program.
+  // The kernel always refuses this request, too: with ENOENT if the kind of filter is unknown,
+  // otherwise with EINVAL because the filter has no program.
   return error == ENOENT && error_of(EmptyFilterMessage(link, RTM_NEWTFILTER, kCreate)) == EINVAL;
 }
 

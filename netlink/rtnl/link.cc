@@ -1,4 +1,4 @@
-// Links made, changed and deleted.
+// Creates, changes and deletes links.
 #include <cerrno>
 #include <string_view>
 
@@ -14,8 +14,8 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// A veth uses one queue. Since Linux 5.15 it is created with one per processor by default; the
-// kernel then switches off all but one, which costs an RCU grace period per end.
+// A veth needs only one queue. Since Linux 5.15 the default is one queue per processor; the kernel
+// then switches off all but one queue, which costs an RCU grace period per end.
 void PutOneQueue(netlink::Message& message) {
   message.PutU32(IFLA_NUM_TX_QUEUES, 1);
   message.PutU32(IFLA_NUM_RX_QUEUES, 1);
@@ -32,7 +32,7 @@ netlink::Message VethPairMessage(const VethSpec& spec, int container_fd) {
   const netlink::Nest data(message, IFLA_INFO_DATA);
   const netlink::Nest peer(message, VETH_INFO_PEER);
   message.Head(HeadFor(0));
-  // The same MTU on both ends: the kernel would give the container's its default.
+  // Set the MTU on both ends: otherwise the container's end would get the kernel's default.
   PutIdentity(message, spec.container_ifname, spec.container_mac, spec.mtu);
   PutOneQueue(message);
   message.PutU32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(container_fd));
@@ -43,7 +43,7 @@ std::string_view OnOff(bool value) {
   return value ? "on" : "off";
 }
 
-// Returns what it has put, for the error.
+// Returns the settings as text, for the error.
 std::string PutPortFlags(netlink::Message& message, const PortFlags& flags) {
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_SLAVE_KIND, "bridge");
@@ -70,7 +70,7 @@ ifinfomsg HeadOfChange(int index, const LinkChange& change) {
   return head;
 }
 
-// Returns what it has put, for the error.
+// Returns the settings as text, for the error.
 std::string PutNfCall(netlink::Message& message, const NfCall& nf_call) {
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");
@@ -105,7 +105,7 @@ void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
   const netlink::Reply reply =
       socket_.TransactOrThrow(VethPairMessage(spec, container.fd()), what, {EEXIST, EXFULL});
   if (reply.error == EEXIST) {
-    // The kernel does not say at which end.
+    // The kernel does not say which end's name is taken.
     const bool on_host = FindLink(spec.host_name).has_value();
     const std::string name = Quoted(on_host ? spec.host_name : spec.container_ifname);
     throw Error(Code::kConflict,
@@ -125,8 +125,8 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   const auto note = [&](const auto&... parts) {
     wanted += Cat(wanted.empty() ? "" : ", ", parts...);
   };
-  // For an existing link RTM_NEWLINK changes what RTM_SETLINK does, and its bridge port's flags
-  // too.
+  // For an existing link, RTM_NEWLINK does the same as RTM_SETLINK, and also changes the flags of a
+  // bridge port.
   netlink::Message message(RTM_NEWLINK, kAck, HeadOfChange(link.index, change));
   if (change.up) {
     note(*change.up ? "up" : "down");
@@ -148,7 +148,8 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   }
   if (change.alias) {
     note("alias ", Quoted(*change.alias));
-    // Without a final zero, which would count as the 256th byte of a full one.
+    // Without a final zero byte: with an alias of 255 bytes, it would be the 256th byte, and too
+    // long.
     const std::vector<std::uint8_t> alias(change.alias->begin(), change.alias->end());
     message.PutBytes(IFLA_IFALIAS, alias);
   }

@@ -1,4 +1,4 @@
-// Links as the kernel shows them: one by name or index, or all.
+// Reads links as the kernel shows them: one by name or index, or all.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -21,15 +21,15 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
-// kernel has processed the event; its operstate may be "unknown" until then, and for some links
-// always is.
+// If a link gets its carrier after it was set up, its queue is "noop" and drops packets until the
+// kernel has processed the event. Until then its operstate may be "unknown", but some links always
+// have that operstate. So the queue decides.
 bool IsOperational(const Link& link, unsigned int flags, const std::string& queue) {
   const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0 && queue != "noop";
   return carries && (link.operstate == IF_OPER_UP || link.operstate == IF_OPER_UNKNOWN);
 }
 
-// Reads it from a bridge's id.
+// Returns whether a bridge's id contains a MAC.
 bool HasMac(std::span<const std::uint8_t> id) {
   return id.size() == sizeof(ifla_bridge_id) &&
          ReadMac(id.subspan(offsetof(ifla_bridge_id, addr))) != Mac();
@@ -70,7 +70,7 @@ void ReadBridging(const netlink::Attributes& info, Link& link) {
 }
 
 std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
-  // Newer kernels append to it.
+  // Newer kernels append more fields.
   constexpr std::size_t kRead = offsetof(rtnl_link_stats64, multicast);
   rtnl_link_stats64 stats{};
   if (bytes.size() < kRead) {
@@ -91,7 +91,7 @@ std::int32_t NumberAt(std::size_t index, std::span<const std::uint8_t> bytes) {
   return number;
 }
 
-// By IPV4_DEVCONF_..., which count from 1.
+// The array's indexes are IPV4_DEVCONF_..., which count from 1.
 std::optional<Ipv4Settings> ReadIpv4Settings(std::span<const std::uint8_t> bytes) {
   if (bytes.size() < IPV4_DEVCONF_ROUTE_LOCALNET * sizeof(std::uint32_t)) {
     return std::nullopt;
@@ -101,7 +101,7 @@ std::optional<Ipv4Settings> ReadIpv4Settings(std::span<const std::uint8_t> bytes
                       .arp_ignore = NumberAt(IPV4_DEVCONF_ARP_IGNORE - 1, bytes)};
 }
 
-// By DEVCONF_...
+// The array's indexes are DEVCONF_...
 std::optional<Ipv6Settings> ReadIpv6Settings(std::span<const std::uint8_t> bytes) {
   if (bytes.size() <= DEVCONF_DISABLE_IPV6 * sizeof(std::int32_t)) {
     return std::nullopt;
@@ -110,7 +110,7 @@ std::optional<Ipv6Settings> ReadIpv6Settings(std::span<const std::uint8_t> bytes
                       .disabled = NumberAt(DEVCONF_DISABLE_IPV6, bytes) != 0};
 }
 
-// RTM_GETLINK for one link, statistics left out. The caller adds how to find it.
+// Returns RTM_GETLINK for one link, without statistics. If `index` is 0, the caller adds the name.
 netlink::Message GetLinkRequest(int index) {
   netlink::Message request(RTM_GETLINK, 0, HeadFor(index));
   request.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
@@ -206,9 +206,9 @@ std::vector<Link> Socket::Links() {
 }
 
 std::vector<Link> Socket::Ports(int bridge) {
-  // In the bridge family the kernel lists only ports, with few attributes each. In AF_UNSPEC it
-  // also looks up, for each veth, how this namespace numbers the other end's, by searching all of
-  // them.
+  // With AF_BRIDGE the kernel lists only ports, with few attributes each. With AF_UNSPEC it would
+  // also look up, for each veth, this namespace's id for the namespace of the other end, by
+  // searching all ids.
   netlink::Message request(RTM_GETLINK, NLM_F_DUMP, HeadFor(0, AF_BRIDGE));
   const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the ports of bridges");
   std::vector<Link> ports;
@@ -253,8 +253,8 @@ std::optional<Link> Socket::FindPeer(const Link& veth) {
 }
 
 bool Socket::IsNetnsAlive(int netns_id) {
-  // EINVAL: nothing references that namespace any more. -1, for a namespace that is being torn
-  // down, is invalid too.
+  // The kernel answers EINVAL if nothing references that namespace any more, and also for -1, the
+  // number of a namespace that is being torn down.
   netlink::Message request = GetLinkRequest(kLoopbackIndex);
   request.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
   const std::string what = Cat("cannot tell whether namespace ", netns_id, " is alive");

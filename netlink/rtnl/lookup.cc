@@ -13,7 +13,7 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// The states in which packets are sent by a neighbour entry.
+// The states in which the kernel uses a neighbour entry to send packets.
 constexpr int kUsed = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
 
 // Returns whether the route type drops packets.
@@ -31,7 +31,7 @@ std::chrono::milliseconds AgeIn(std::span<const std::uint8_t> bytes) {
   return std::chrono::milliseconds(std::int64_t{info.ndm_updated} * kMilliseconds);
 }
 
-// The kernel takes no flow of another protocol.
+// Puts the protocol and the ports. The kernel accepts these attributes only for TCP and UDP.
 void PutFlow(netlink::Message& request, const std::optional<Flow>& flow) {
   if (!flow || (flow->protocol != IPPROTO_TCP && flow->protocol != IPPROTO_UDP)) {
     return;
@@ -59,7 +59,7 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
   RouteAnswer answer{.error = reply.error};
   netlink::ForEachMessage<rtmsg>(
       reply, [&](const rtmsg& head, const netlink::Attributes& attributes) {
-        // IPv6 answers with such a route, where IPv4 refuses.
+        // For such a route, IPv6 answers with the route, IPv4 with an error.
         answer.error = Drops(head.rtm_type) ? EHOSTUNREACH : 0;
         answer.link = attributes.Number<int>(RTA_OIF).value_or(0);
         answer.table = attributes.U32(RTA_TABLE).value_or(head.rtm_table);

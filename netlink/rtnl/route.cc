@@ -11,7 +11,7 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// Puts what distinguishes `route`, out of link `index`, from others.
+// Puts the attributes that identify `route` out of link `index`.
 void PutRoute(netlink::Message& message, unsigned char protocol, int index, const Route& route) {
   const int scope = route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
   message.Head(rtmsg{.rtm_family = FamilyOf(route.destination.address),
@@ -45,7 +45,7 @@ void PutMetrics(netlink::Message& message, const Route& route) {
   }
 }
 
-// A route with one next hop out of one link; the gateway is still to be filled in.
+// Reads a route without its gateway, which the caller adds for each next hop.
 Route ReadCommon(const rtmsg& head, const netlink::Attributes& attributes) {
   const Ip any = Ip::Parse(head.rtm_family == AF_INET ? "0.0.0.0" : "::").value_or(Ip());
   const netlink::Attributes metrics = attributes.Inside(RTA_METRICS);
@@ -60,7 +60,7 @@ Route ReadCommon(const rtmsg& head, const netlink::Attributes& attributes) {
   };
 }
 
-// By the index of the link that the routes lead out of.
+// The key is the index of the link that the routes lead out of.
 using RoutesByLink = std::map<int, std::vector<Route>>;
 
 // Adds the next hops of a multipath route.
@@ -115,7 +115,7 @@ netlink::Message GetRouteRequest(const Ip& destination, const std::optional<Ip>&
                            rtmsg{.rtm_family = FamilyOf(destination),
                                  .rtm_dst_len = bits,
                                  .rtm_src_len = source ? bits : std::uint8_t{0},
-                                 // IPv6 says which table it was without that.
+                                 // IPv6 names the table without this flag.
                                  .rtm_flags = destination.is_ipv4() ? RTM_F_LOOKUP_TABLE : 0U});
   request.PutBytes(RTA_DST, destination.bytes());
   if (source) {
@@ -125,8 +125,8 @@ netlink::Message GetRouteRequest(const Ip& destination, const std::optional<Ip>&
 }
 
 void Socket::EnsureRoute(const Link& link, const Route& route) {
-  // Neither EXCL nor REPLACE: then only an identical route is EEXIST, and nobody else's route
-  // changes.
+  // Neither NLM_F_EXCL nor NLM_F_REPLACE: so the kernel answers EEXIST only for an identical route,
+  // and changes no route of others.
   netlink::Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE);
   PutRoute(message, RTPROT_STATIC, link.index, route);
   PutMetrics(message, route);
@@ -145,7 +145,7 @@ std::vector<Socket::LearntRoute> Socket::LearntRoutes() {
   netlink::ForEachMessage<rtmsg>(
       socket_.TransactOrThrow(request, "cannot list the routes by router advertisements"),
       [&](const rtmsg& head, const netlink::Attributes& attributes) {
-        // Before 4.20 the kernel does not narrow the dump to a protocol.
+        // Kernels before 4.20 list the routes of all protocols.
         if (head.rtm_protocol == RTPROT_RA) {
           learnt.push_back({.link = attributes.Number<int>(RTA_OIF).value_or(0),
                             .route = ReadCommon(head, attributes)});
@@ -165,7 +165,8 @@ void Socket::EnsureGone(const LearntRoute& learnt) {
 std::vector<Route> Socket::Routes(const Link& link) {
   netlink::Message request = ListRoutesRequest();
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
-  // An older kernel does not narrow the dump, and a multipath route has other links' hops.
+  // Take only this link's routes: an older kernel lists all routes, and a multipath route also has
+  // hops out of other links.
   return ListRoutes(
       socket_, request, Format("cannot list the routes out of '{}'", link.name))[link.index];
 }

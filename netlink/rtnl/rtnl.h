@@ -1,17 +1,18 @@
-// Links, addresses and routes: one rtnetlink socket in one network namespace, about a dozen verbs.
+// Reads and changes links, addresses and routes of one network namespace, through one rtnetlink
+// socket.
 //
-// Library The messages are built on libnl-3's core, not with libnl-route-3. As of 3.7 that knows
-//         neither the isolated nor the locked flag of a bridge port, and it maps the kernel's errno
-//         to one of fewer codes of its own.
-// Shapes  Index 0 is no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values. Numbers are in
-//         host byte order.
-// Costs   One kernel round trip per verb, unless said otherwise; links are looked up by a single
-//         get, never a dump.
-// Errors  kKernel: msg says what was tried with names, details hold the kernel's own words
-//         (extended ack, if any) and the errno's name. kTryAgain if the kernel does not answer in
-//         time. Absent links are answers (Find...) or success (Ensure...Gone).
-// Verbs   Find: absent is an answer. Create: must not exist. Ensure: idempotent. EnsureGone: absent
-//         is success.
+// Library The messages are built with libnl-3's core, not with libnl-route-3. As of 3.7,
+//         libnl-route-3 knows neither the isolated nor the locked flag of a bridge port, and it
+//         replaces the kernel's errno by its own, fewer codes.
+// Shapes  Index 0 means no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values. Numbers are
+//         in host byte order.
+// Costs   One kernel round trip per function, unless its comment says otherwise. A link is looked
+//         up with a single get, never with a dump.
+// Errors  kKernel: msg says what was tried, with names; details have the kernel's message (extended
+//         ack, if any) and the errno's name. kTryAgain if the kernel does not answer in time. An
+//         absent link is no error for Find...() and Ensure...Gone().
+// Verbs   Find returns nullopt if the thing is absent. Create requires that it does not exist.
+//         Ensure is idempotent. EnsureGone succeeds if the thing is absent.
 // Threads One at a time per socket.
 // Source  rtnetlink(7), bridge(8), linux/if_link.h, linux/if_bridge.h, linux/rtnetlink.h, kernel
 //         5.10 and later.
@@ -39,7 +40,7 @@ namespace nomad_bridge::rtnl {
 // lo has this index in every namespace.
 constexpr int kLoopbackIndex = 1;
 
-// A link's counts since it was made.
+// A link's counts since it was created.
 struct Counters {
   std::uint64_t bytes = 0;
   std::uint64_t packets = 0;
@@ -55,8 +56,8 @@ struct LinkCounters {
   bool operator==(const LinkCounters&) const = default;
 };
 
-// Whether packets between a bridge's ports pass nf_tables' inet chains, whatever the node's sysctls
-// say: nf_call_iptables and nf_call_ip6tables.
+// A bridge's settings nf_call_iptables and nf_call_ip6tables: whether packets between its ports
+// pass nf_tables' inet chains even if the node's sysctls are off.
 struct NfCall {
   bool ipv4 = false;
   bool ipv6 = false;
@@ -71,7 +72,7 @@ struct Ipv4Settings {
   int arp_ignore = 0;
 };
 
-// The same under net/ipv6/conf.
+// A link's settings under net/ipv6/conf.
 struct Ipv6Settings {
   int accept_ra = 0;  // 2: even if the link forwards
   bool disabled = false;
@@ -86,29 +87,30 @@ struct Link {
   int mtu = 0;
   bool up = false;           // IFF_UP: administratively up
   int operstate = 0;         // IF_OPER_...
-  bool operational = false;  // up, with carrier (up, or unknown as lo's) and a queue that sends
-  bool promiscuous = false;  // IFF_PROMISC was set on it
-  // The link resolves neighbours, and answers: no loopback, no IFF_NOARP, ...
+  bool operational = false;  // up, has carrier and a queue that sends; operstate up or unknown
+  bool promiscuous = false;  // somebody has set IFF_PROMISC
+  // The link resolves neighbours and answers their requests: it is no loopback, has no IFF_NOARP,
+  // ...
   bool resolves = false;
-  std::string queue;            // "noqueue", "fq_codel", "netem", ...: what sends, its root qdisc
-  int master = 0;               // index of the bridge it is a port of
+  std::string queue;            // the root qdisc: "noqueue", "fq_codel", "netem", ...
+  int master = 0;               // index of the bridge that the link is a port of
   bool vlan_filtering = false;  // bridge
   int forward_delay = 0;        // bridge with spanning tree: in hundredths of a second; else 0
   NfCall nf_call;               // bridge
-  bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
+  bool has_id = false;          // bridge: its id has a MAC (a port's, or one that was set)
   PortFlags port;               // bridge port
   bool locked = false;          // bridge port: see LockPort()
-  bool learns = false;          // bridge port: learns MACs from what it receives
+  bool learns = false;          // bridge port: learns MACs from frames
   std::optional<std::uint8_t> port_state;  // bridge port: BR_STATE_...
   bool forwarding = true;                  // bridge port: spanning tree lets its frames pass
   std::uint16_t vlan = 0;                  // VLAN link: its id
-  // veth: index of the other end, in that end's namespace; VLAN link: its lower link
+  // veth: index of the other end in the other end's namespace; VLAN link: index of its lower link
   int peer = 0;
-  // veth: id of the other end's namespace as this one numbers it; nullopt: here
+  // veth: this namespace's id for the namespace of the other end; nullopt: the other end is here
   std::optional<int> peer_netns;
   std::optional<LinkCounters> counters;
-  std::optional<Ipv4Settings> ipv4;  // nullopt: not for so small an MTU
-  std::optional<Ipv6Settings> ipv6;  // nullopt: the kernel has no IPv6, or not for so small an MTU
+  std::optional<Ipv4Settings> ipv4;  // nullopt: the MTU is too small for IPv4
+  std::optional<Ipv6Settings> ipv6;  // nullopt: no IPv6 in the kernel, or too small an MTU
 
   [[nodiscard]] bool ForwardsIpv4() const { return ipv4 && ipv4->forwarding; }
   [[nodiscard]] bool HasIpv6() const { return ipv6 && !ipv6->disabled; }
@@ -120,7 +122,7 @@ struct LinkChange {
   std::optional<bool> promiscuous;
   std::optional<Mac> mac;
   std::optional<int> mtu;
-  std::optional<int> master;         // 0 takes it out of its bridge
+  std::optional<int> master;         // 0 removes the link from its bridge
   std::optional<std::string> alias;  // at most 255 bytes
   std::optional<PortFlags> port;     // the link must be a port already
   std::optional<NfCall> nf_call;     // of a bridge
@@ -129,8 +131,8 @@ struct LinkChange {
 // A port's membership in some VLANs, as the kernel lists it.
 struct Vlan {
   VlanRange ids;
-  bool pvid = false;      // untagged frames that come in belong to it
-  bool untagged = false;  // its frames go out untagged
+  bool pvid = false;      // untagged incoming frames belong to these VLANs
+  bool untagged = false;  // frames of these VLANs go out untagged
 
   bool operator==(const Vlan&) const = default;
 };
@@ -139,11 +141,11 @@ struct Vlan {
 struct FdbEntry {
   int port = 0;  // index of the link
   Mac mac;
-  std::uint16_t vlan = 0;  // 0: outside of any
+  std::uint16_t vlan = 0;  // 0: outside of any VLAN
   enum class Kind : std::uint8_t {
-    kOwn,      // of the port itself, or of the bridge
-    kLearned,  // from what somebody sent
-    kStatic,   // by somebody's command
+    kOwn,      // the MAC of the port itself, or of the bridge
+    kLearned,  // the bridge learned it from a frame
+    kStatic,   // somebody added it by a command
   } kind = Kind::kLearned;
 };
 
@@ -166,13 +168,13 @@ struct RouteQuery {
   Ip destination;
   std::optional<Ip> source = std::nullopt;
   std::optional<Flow> flow = std::nullopt;
-  int input_link = 0;  // by which it came in; 0: sent by this machine
+  int input_link = 0;  // the link that received the packet; 0: this machine sends it
   std::uint32_t mark = 0;
 };
 
 struct RouteAnswer {
-  // EXDEV: rp_filter drops it (EINVAL since Linux 6.15); ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL:
-  // no route, or one that drops; 0: it goes out of `link`.
+  // 0: the packet leaves by `link`. EXDEV: rp_filter drops it (EINVAL since Linux 6.15).
+  // ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL: there is no route, or the route drops packets.
   int error = 0;
   int link = 0;
   std::uint32_t table = 0;
@@ -189,60 +191,62 @@ struct Neighbour {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
-  // Of the namespace in which the socket was opened.
+  // Returns the cookie of the namespace in which the socket was opened.
   [[nodiscard]] std::uint64_t NetnsCookie() const { return netlink::NetnsCookie(socket_.fd()); }
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
   // Returns all links of the namespace: one dump, 20 ms with a thousand veths. For rare use.
   [[nodiscard]] std::vector<Link> Links();
-  // For a link that existed a moment ago: throws kKernel if it is gone.
+  // Like FindLink(), but for a link that existed a moment ago: throws kKernel if it is gone.
   [[nodiscard]] Link RequireLink(const std::string& name);
-  // The ports of a bridge: index, name, master, up, flags, locked and forwarding only. One dump of
-  // bridge ports, for repair and for counting.
+  // Returns the ports of a bridge, with only these members: index, name, up, master, and the
+  // members of bridge ports. Lists the ports of all bridges, in one dump.
   [[nodiscard]] std::vector<Link> Ports(int bridge);
 
-  // Returns false if a link of that name exists already (another process may have been faster).
-  // `mtu` 0: the kernel chooses. The MAC is fixed: it does not change with the bridge's ports.
-  // Multicast goes to all ports. The bridge is not yet up. Throws kKernel if it is to filter VLANs
-  // and the kernel cannot.
+  // Creates a bridge, which is not yet up. Returns false if a link of that name exists already
+  // (another process may have been faster). If `mtu` is 0, the kernel chooses the MTU. The MAC is
+  // fixed: it does not change with the bridge's ports. Multicast goes to all ports. Throws kKernel
+  // if `vlan_filtering` is wanted and the kernel lacks it.
   [[nodiscard]] bool CreateBridge(const std::string& name,
                                   const Mac& mac,
                                   int mtu,
                                   bool vlan_filtering = false);
 
   // Fixes the bridge's MAC: a bridge created without a MAC takes the MAC of a port whenever its
-  // ports change. Linux 5.10 (no longer 6.1) has no FDB entry for the MAC of a bridge that has not
-  // had a port; this adds it.
+  // ports change. On Linux 5.10 (but not on 6.1), a bridge that never had a port has no FDB entry
+  // for its MAC; this function adds the entry.
   void FixMac(const Link& bridge);
 
-  // A VLAN sub-interface of `bridge`, with its MAC, down; the bridge must be a member of that VLAN.
-  // False if a link of that name is there already.
+  // Creates a VLAN sub-interface of `bridge`, with the bridge's MAC; it is not yet up. The bridge
+  // must be a member of that VLAN. Returns false if a link of that name exists already.
   [[nodiscard]] bool CreateVlanLink(const std::string& name,
                                     const Link& bridge,
                                     std::uint16_t vlan);
 
-  // One message creates both ends, down: the host end here, as a port of its bridge; the container
-  // end inside `container`, under its final name. Throws kConflict if either name is taken, naming
-  // it, and kKernel if the bridge is full (1,023 ports).
+  // Creates both ends with one message; they are not yet up. The host end is here and a port of its
+  // bridge; the container end is in `container` and has its final name. Throws kConflict if either
+  // name is taken; the error has the name. Throws kKernel if the bridge is full (1,023 ports).
   void CreateVeth(const VethSpec& spec, const netlink::Netns& container);
 
   void Change(const Link& link, const LinkChange& change);
 
-  // VLANs take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose
-  // own device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without
-  // VLANs. Has...() returns whether setting them would change nothing.
+  // Sets the VLANs of a port, also if it has others now. They take effect only on a bridge with
+  // Link::vlan_filtering. `port` may be the bridge itself, whose own device is its port towards the
+  // node. Throws kKernel on a kernel without VLANs. HasPortVlans() returns whether SetPortVlans()
+  // would change nothing.
   void SetPortVlans(const Link& port, const PortVlans& vlans);
   [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
-  // Returns the VLANs by id; none on a kernel without VLANs, or if `port` is no port.
+  // Returns the VLANs in the order of their ids; none on a kernel without VLANs, or if `port` is no
+  // port.
   [[nodiscard]] std::vector<Vlan> Vlans(const Link& port);
 
-  // From now on the bridge drops frames from this port with another source MAC, in all VLANs that
-  // the port has by now. Idempotent, repairs. Throws kKernel before Linux 5.18.
+  // Makes the bridge drop frames from this port with another source MAC, in all VLANs that the port
+  // has now. Idempotent. Throws kKernel before Linux 5.18.
   void LockPort(const Link& port, const Mac& mac);
   void UnlockPort(const Link& port);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
-  // Returns the entries of all ports, by one dump.
+  // Returns the FDB entries of all ports: one dump.
   [[nodiscard]] std::vector<FdbEntry> AllFdbEntries();
 
   // Return net/<family>/conf/all/forwarding, and conf/default/forwarding, which later links get;
@@ -252,105 +256,110 @@ class Socket {
 
   // Drops IPv4 packets from or to 127.0.0.0/8 that come in by `link`, before rules of any kind see
   // them, except packets to 127.0.0.0/8 with the mark `except_mark`. The filter stays until the
-  // link is deleted. One more round trip if there is no filter yet. Returns false if this kernel
-  // has no tc filters.
+  // link is deleted. Takes one more round trip if there is no filter yet. Returns false if this
+  // kernel has no tc filters.
   [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
   void EnsureLocalhostFilterGone(const Link& link);
-  // Returns whether the filter is missing although this kernel has tc filters. One round trip if it
-  // is there.
+  // Returns whether the filter is missing although this kernel has tc filters. Takes one round trip
+  // if the filter is there.
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 
-  // Returns whether nothing leaves by the link: its queue is a blackhole, or netem that loses
-  // everything.
+  // Returns whether the link drops everything it sends: its queue is "blackhole", or "netem" with a
+  // loss of 100 percent.
   [[nodiscard]] bool Discards(const Link& link);
-  // Returns where the link has other tc filters, in tc's words: "ingress", "egress".
+  // Returns the directions in which the link has tc filters of others: "ingress", "egress".
   [[nodiscard]] std::vector<std::string> FilteredDirections(const Link& link);
 
   void EnsureLinkGone(const std::string& name);
-  // The same, but returns as soon as nobody sees the link any more, nor the other end of a veth,
-  // and the name is free. The kernel then waits for a grace period of RCU, some 15 ms: a child of
-  // ours waits for it, whose pid is returned unless it has ended. It keeps `kept` open until then
-  // (see background_request.h). Where no child can be made, this waits.
+  // Like EnsureLinkGone(name), but returns as soon as the link and the other end of a veth are gone
+  // for everybody, and the name is free. The kernel then waits for an RCU grace period, some 15 ms.
+  // A child process waits for that, and keeps `kept` open until then (see background_request.h).
+  // Returns its pid, or nullopt if it has ended. If no child can be created, this function waits
+  // itself.
   [[nodiscard]] std::optional<pid_t> EnsureLinkGone(const Link& link, std::span<const int> kept);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   [[nodiscard]] std::set<Ip> AllAddresses();
-  // Returns the links that have a global IPv6 address that expires, as router advertisements give
-  // them.
+  // Returns the links that have a global IPv6 address that expires, such as an address from a
+  // router advertisement.
   [[nodiscard]] std::set<int> LinksWithLearntAddresses();
-  // Returns the addresses at which this node is reached, of every link outside a VRF. Reads the
-  // local routes: a list of addresses would take the kernel longer, because it visits every link,
-  // including the host veths.
+  // Returns the addresses of this node, on all links outside a VRF. Reads the local routes: listing
+  // the addresses would take longer, because the kernel would visit every link, including all host
+  // veths.
   [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);
-  // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD.
+  // Assigns the address, and waits until packets to it arrive. IPv6 addresses get IFA_F_NODAD.
   void EnsureAddress(const Link& link, const Cidr& address);
-  // An IPv6 address is in use only once AwaitLocal() has returned; with `detect_duplicates`,
-  // without which it gets IFA_F_NODAD, AwaitAddresses(). IPv4 ones get their broadcast address
-  // where the prefix is shorter than /31. One more round trip if the address is there already.
+  // Assigns the address without waiting until it is usable. For IPv6, call AwaitLocal() afterwards,
+  // or AwaitAddresses() if `detect_duplicates` is true; if it is false, the address gets
+  // IFA_F_NODAD. An IPv4 address gets a broadcast address if its prefix is shorter than /31. Takes
+  // one more round trip if the address exists already.
   void AssignAddress(const Link& link, const Cidr& address, bool detect_duplicates);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
-  // Other routes to the same destination stay: an identical one is success, one through another
-  // gateway a second path.
+  // Adds the route. Keeps other routes to the same destination: a route through another gateway
+  // remains as a second path. An identical route is no error.
   void EnsureRoute(const Link& link, const Route& route);
-  // Every unicast route out of `link`, all tables, also those that the kernel made for addresses:
-  // table and scope are always given (IPv6's scope is 0), and IPv6's priority is 1024 by default.
+  // Returns every unicast route out of `link`, in all tables, also those that the kernel created
+  // for addresses. Table and scope are always set (IPv6's scope is 0), and IPv6's priority is 1024
+  // by default.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
-  // Returns the routes out of all links, and the same by the link's index. As costly as for one
-  // link.
+  // Return the routes out of all links; RoutesByLink() by the link's index. This costs as much as
+  // the routes of one link.
   [[nodiscard]] std::vector<Route> Routes();
   [[nodiscard]] std::map<int, std::vector<Route>> RoutesByLink();
-  // Routes learnt from router advertisements, each with the link that it leads out of.
+  // A route learnt from a router advertisement, and the link that it leads out of.
   struct LearntRoute {
     int link = 0;
     Route route;
   };
   [[nodiscard]] std::vector<LearntRoute> LearntRoutes();
   void EnsureGone(const LearntRoute& learnt);
-  // Returns the link by which packets from here to `destination` leave, if any; lo for a local
-  // address.
+  // Returns the link by which this machine sends packets to `destination`; lo for a local address;
+  // nullopt if there is no route.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // Returns the route that the kernel would now choose for a packet; sends nothing.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // Returns the neighbour to which packets to `address` out of `link` would be sent; nullopt if it
-  // is not known now.
+  // Returns the neighbour entry that the kernel would use for packets to `address` out of `link`;
+  // nullopt if it has none now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // Returns all neighbours of all links: one dump.
   [[nodiscard]] std::vector<Neighbour> Neighbours();
-  // Returns for how long the kernel has asked for the address without an answer, or since when it
-  // has given up; nullopt: neither.
+  // Returns for how long the kernel has asked for the address without an answer, or how long ago it
+  // gave up; nullopt if neither is true.
   [[nodiscard]] std::optional<std::chrono::milliseconds> UnansweredFor(const Link& link,
                                                                        const Ip& address);
   // Makes the kernel ask for the address again with the next packet, if it is asking without an
   // answer.
   void ForgetUnanswered(const Link& link, const Ip& address);
 
-  // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
-  // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a
-  // timer of ours. Returns the link as it is then. Throws kTryAgain at the deadline, naming the
-  // state it was last seen in.
+  // Waits until the link is operational and, if it is a bridge port, not disabled. Does not wait
+  // for spanning tree, which holds a port back for half a minute. The kernel's events wake this
+  // function, not a timer. Returns the link as it is then. Throws kTryAgain at the deadline, and
+  // names the last state of the link.
   [[nodiscard]] Link AwaitOperational(const std::string& name, Deadline deadline);
 
   // Waits, in the same way, until duplicate address detection of the link's IPv6 addresses is done.
-  // Throws kConflict if another machine has one, and kTryAgain at the deadline, naming the address.
+  // Throws kConflict if another machine has one of the addresses, and kTryAgain at the deadline;
+  // both name the address.
   void AwaitAddresses(const Link& link, Deadline deadline);
 
   // Waits, in the same way, until packets to an IPv6 address of the link arrive. The kernel lists
-  // the address at once, but only a worker (addrconf_dad_work, even without detection) joins its
-  // solicited-node group and makes its local route. Until then packets are lost.
+  // the address at once, but a worker (addrconf_dad_work, even without detection) joins its
+  // solicited-node group and creates its local route later. Until then, packets to the address are
+  // lost.
   void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 
-  // Whether anything still references the namespace that this one knows under `netns_id` (see
-  // Link::peer_netns). If nothing does, a veth whose other end is there is about to disappear.
+  // Returns whether anything still references the namespace with this id (see Link::peer_netns). If
+  // nothing does, a veth whose other end is in that namespace is about to disappear.
   [[nodiscard]] bool IsNetnsAlive(int netns_id);
   // Returns the other end of `veth` if it is in another namespace, without entering that namespace.
   [[nodiscard]] std::optional<Link> FindPeer(const Link& veth);
 
  private:
   struct NeighbourEntry {
-    int state = 0;  // NUD_...; 0: there is none
+    int state = 0;  // NUD_...; 0: there is no entry
     Mac mac;
-    std::chrono::milliseconds age{};  // of the state
+    std::chrono::milliseconds age{};  // time in this state
   };
   NeighbourEntry ReadNeighbour(const Link& link, const Ip& address);
 

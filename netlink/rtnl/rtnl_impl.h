@@ -1,4 +1,4 @@
-// What the sources of rtnl share. Private to netlink/.
+// Helpers that the sources of rtnl share. Private to netlink/.
 //
 // Errors  kKernel and kTryAgain as in request_socket.h.
 // Source  rtnetlink(7), linux/if_link.h, linux/if_addr.h.
@@ -17,23 +17,24 @@
 
 namespace nomad_bridge::rtnl {
 
-// The flags of a request that is acknowledged, and of one that makes something new.
+// The flags of a request for a change, and of a request that creates something new.
 constexpr int kAck = NLM_F_ACK;
 constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-// Link-local groups that a port forwards: a bit per group, but for that of pause frames, which the
-// kernel refuses. Linux 4.15.
+// The link-local groups that a port forwards, one bit per group: all except the group of pause
+// frames, whose bit the kernel refuses. Linux 4.15.
 constexpr std::uint16_t kAllGroups = 0xfffd;
 
-// In place of EOPNOTSUPP, with which a kernel without VLANs refuses anything about them.
+// Replaces EOPNOTSUPP, with which a kernel without VLANs refuses every request about VLANs.
 constexpr const char* kNoVlans =
     "'vlan' and 'vlanTrunk' need a kernel with bridge VLAN filtering "
     "(CONFIG_BRIDGE_VLAN_FILTERING), which this kernel lacks";
 
-// The fixed header of a message about link `index`; `family` AF_BRIDGE: as a bridge's port.
+// Returns the fixed header of a message about link `index`. With `family` AF_BRIDGE, the message is
+// about the link as a bridge's port.
 [[nodiscard]] ifinfomsg HeadFor(int index, unsigned char family = AF_UNSPEC);
 
-// AF_INET or AF_INET6.
+// Returns AF_INET or AF_INET6.
 [[nodiscard]] inline unsigned char NumberOf(Family family) {
   return family == Family::kIpv4 ? AF_INET : AF_INET6;
 }
@@ -41,27 +42,27 @@ constexpr const char* kNoVlans =
   return NumberOf(ip.family());
 }
 
-// RTM_GETROUTE for the route that packets to `destination` take.
+// Returns RTM_GETROUTE for the route that packets to `destination` take.
 [[nodiscard]] netlink::Message GetRouteRequest(const Ip& destination,
                                                const std::optional<Ip>& source = std::nullopt);
 
-// Name, MAC and MTU of a link that is to be made.
+// Puts name, MAC and MTU of a new link. If `mtu` is 0, the kernel chooses the MTU.
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu);
 
-// All zero unless `bytes` are six.
+// Returns a MAC of zeros unless there are six `bytes`.
 [[nodiscard]] Mac ReadMac(std::span<const std::uint8_t> bytes);
 
-// A link as an RTM_NEWLINK shows it.
+// Reads a link from RTM_NEWLINK.
 [[nodiscard]] Link ReadLink(const nlmsghdr* message);
 
-// An address and its duplicate address detection.
+// An address and the state of its duplicate address detection.
 struct AddressState {
   Cidr address;
   bool tentative = false;  // in progress
   bool duplicate = false;  // another machine has it
 };
 
-// One dump of the addresses of `link`.
+// Returns the addresses of `link`: one dump.
 [[nodiscard]] std::vector<AddressState> AddressStates(netlink::RequestSocket& socket,
                                                       const Link& link);
 

@@ -1,5 +1,5 @@
-// VLANs of bridge ports: read by RTM_GETVLAN, for one port at a time (kernel 5.6), and changed by
-// RTM_SETLINK and RTM_DELLINK, a range at a time.
+// VLANs of bridge ports. RTM_GETVLAN (kernel 5.6) reads them, for one port at a time. RTM_SETLINK
+// and RTM_DELLINK change them, by ranges.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -19,16 +19,16 @@ namespace {
 constexpr std::uint16_t kFirstId = 1;
 constexpr std::uint16_t kLastId = 4094;
 
-// These fit into one message: 16 bytes each.
+// As many ranges fit into one message: each takes 16 bytes.
 constexpr std::size_t kRangesPerMessage = 56;
 
 constexpr unsigned kPvid = BRIDGE_VLAN_INFO_PVID;
 constexpr unsigned kUntagged = BRIDGE_VLAN_INFO_UNTAGGED;
 
-// The flags of a port's membership in each VLAN, by VLAN id; nullopt: it is no member.
+// The flags of a port's membership in each VLAN, by VLAN id; nullopt: the port is no member.
 using Memberships = std::array<std::optional<unsigned>, kLastId + 1>;
 
-// Adjacent ids with equal membership are one range; ids without membership are left out.
+// Returns adjacent ids with equal membership as one range; leaves out ids without membership.
 std::vector<Vlan> RangesOf(const Memberships& memberships) {
   std::vector<Vlan> vlans;
   for (std::uint16_t id = kFirstId; id <= kLastId; ++id) {
@@ -53,7 +53,7 @@ void Fill(Memberships& memberships, const VlanRange& ids, unsigned flags) {
   }
 }
 
-// The memberships that `vlans` asks for, on a port that has `now`.
+// Returns the memberships that `vlans` describe, for a port that has `now`.
 Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
   Memberships wanted = vlans.keep_default ? now : Memberships{};
   for (const VlanRange& ids : vlans.tagged) {
@@ -122,7 +122,7 @@ void PutRange(netlink::Message& message, const Vlan& vlan) {
   }
 }
 
-// RTM_SETLINK adds the port to these VLANs, RTM_DELLINK removes it.
+// Sends `vlans`: RTM_SETLINK adds the port to them, RTM_DELLINK removes it from them.
 void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<const Vlan> vlans) {
   const std::string what = Format("cannot set the VLANs of bridge port '{}'", port.name);
   while (!vlans.empty()) {

@@ -1,5 +1,5 @@
-// By hand: the socket that receives events. mnl_socket_bind() and libnl's nl_connect() take more
-// system calls per wait than socket(2) and bind(2).
+// The socket for events uses socket(2) and bind(2): mnl_socket_bind() and libnl's nl_connect()
+// would take more system calls per wait.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -21,15 +21,15 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// In the order of IF_OPER_... and BR_STATE_..., as ip(8) calls them.
+// Names as in ip(8), in the order of IF_OPER_... and BR_STATE_...
 constexpr std::array kOperstates =
     {"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"};
 constexpr std::array kPortStates = {"disabled", "listening", "learning", "forwarding", "blocking"};
 
-// Whether an event is about what is waited for.
+// Returns whether an event is one that the caller waits for.
 using EventFilter = std::function<bool(const nlmsghdr*)>;
 
-// A socket that receives an event for every change in `group` (RTMGRP_...) of `ns`.
+// Returns a socket that receives an event for every change in `group` (RTMGRP_...) of `ns`.
 UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
   UniqueFd events;
   netlink::InNetns(ns, [&] {
@@ -43,7 +43,8 @@ UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
   return events;
 }
 
-// Reads all events that are there. True if one matches, or if so many came that some were lost.
+// Reads all waiting events. Returns true if one matches, or if some were lost because there were
+// too many.
 bool Drain(const UniqueFd& events, const EventFilter& matches) {
   alignas(nlmsghdr) std::array<char, 16384> buffer;
   bool matched = false;
@@ -59,7 +60,7 @@ bool Drain(const UniqueFd& events, const EventFilter& matches) {
   }
 }
 
-// Sleeps until an event matches, or `child` has ended; false at the deadline.
+// Sleeps until an event matches or `child` has ended. Returns false at the deadline.
 bool AwaitEvent(const UniqueFd& events,
                 const EventFilter& matches,
                 Deadline deadline,
@@ -72,7 +73,7 @@ bool AwaitEvent(const UniqueFd& events,
     }
     std::array<pollfd, 2> waiting = {
         {{.fd = events.get(), .events = POLLIN, .revents = 0},
-         // A negative one is left out.
+         // poll(2) ignores a negative descriptor.
          {.fd = child == nullptr ? -1 : child->fd(), .events = POLLIN, .revents = 0}}};
     if (::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) > 0 &&
         (Drain(events, matches) || waiting[1].revents != 0)) {
@@ -81,14 +82,15 @@ bool AwaitEvent(const UniqueFd& events,
   }
 }
 
-// What is waited for: events of `group` that match, or the end of `child`, if there is one.
+// What Await() waits for: matching events of `group`, or the end of `child`, if there is a child.
 struct Events {
   std::uint32_t group;
   const EventFilter& matches;
   const netlink::BackgroundRequest* child = nullptr;
 };
 
-// Waits until `is_ready`, which is checked now and after each of `awaited`; false at the deadline.
+// Waits until `is_ready` returns true. Calls it now and after each of the `awaited` events. Returns
+// false at the deadline.
 bool Await(netlink::RequestSocket& socket,
            const std::function<bool()>& is_ready,
            const Events& awaited,
@@ -96,7 +98,7 @@ bool Await(netlink::RequestSocket& socket,
   if (is_ready()) {
     return true;  // the usual case
   }
-  // Listen before checking again: no change in between is missed.
+  // Listen before checking again, so that no change in between is missed.
   const UniqueFd events = Listen(netlink::Netns::OfSocket(socket.fd()), awaited.group);
   while (!is_ready()) {
     if (!AwaitEvent(events, awaited.matches, deadline, awaited.child)) {
@@ -106,8 +108,8 @@ bool Await(netlink::RequestSocket& socket,
   return true;
 }
 
-// Without spanning tree a port goes from disabled to forwarding under RTNL, so that no other state
-// is seen.
+// Without spanning tree, a port goes from disabled to forwarding while the kernel holds its RTNL
+// lock, so we see no other state.
 bool IsReady(const Link& link) {
   return link.operational && link.port_state.value_or(BR_STATE_FORWARDING) != BR_STATE_DISABLED;
 }
@@ -124,7 +126,7 @@ std::string Describe(const Link& link) {
   return text;
 }
 
-// Whether packets to `address` (IPv6, on `link`) are taken for this machine.
+// Returns whether this machine accepts packets to `address` (IPv6, on `link`) as its own.
 bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
   netlink::Message request = GetRouteRequest(address);
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
@@ -135,10 +137,10 @@ bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address
   return is_local;
 }
 
-// The same, but waits for a route that is being made, because a dump takes the table's lock. The
-// kernel sends the event of a route to all listeners before a lookup finds the route
-// (fib6_add_rt2node), and sends no event afterwards. So what wakes us may come too early for
-// IsLocal().
+// Like IsLocal(), but waits for a route that the kernel is just adding, because a dump takes the
+// table's lock. The kernel sends the event about a new route before a lookup finds the route
+// (fib6_add_rt2node), and sends no event afterwards. So the event that wakes us may come too early
+// for IsLocal().
 bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
   netlink::Message request(
       RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
@@ -196,7 +198,7 @@ Link Socket::AwaitOperational(const std::string& name, Deadline deadline) {
 }
 
 // The child holds the kernel's RTNL lock until both ends are gone, and FindLink() waits for that
-// lock. So events are waited for only if the child does not have the lock yet.
+// lock. So this function waits for events only if the child does not have the lock yet.
 std::optional<pid_t> Socket::EnsureLinkGone(const Link& link, std::span<const int> kept) {
   const netlink::Message request(RTM_DELLINK, 0, HeadFor(link.index));
   std::optional<netlink::BackgroundRequest> child = socket_.SendInBackground(request, kept);
@@ -217,7 +219,7 @@ std::optional<pid_t> Socket::EnsureLinkGone(const Link& link, std::span<const in
   if (!has_ended) {
     return child->pid();
   }
-  EnsureLinkGone(link.name);  // the child was killed, or refused: then the kernel says why
+  EnsureLinkGone(link.name);  // the child was killed or refused; if refused, this call reports why
   return std::nullopt;
 }
 

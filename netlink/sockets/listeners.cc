@@ -19,7 +19,8 @@
 namespace nomad_bridge::sockets {
 namespace {
 
-// The kernel's, which also numbers the state of an unconnected UDP socket as TCP's.
+// The kernel's numbers of TCP states. The kernel uses them for UDP, too: an unconnected socket has
+// the state "close".
 constexpr int kTcpClose = 7;
 constexpr int kTcpListen = 10;
 
@@ -109,7 +110,7 @@ std::optional<Process> FindHolder(std::uint32_t inode) {
         return ReadProcess(pid);
       }
     } catch (const Error&) {
-      continue;  // it ended meanwhile, or may not be looked at
+      continue;  // the process has ended, or we may not look at its descriptors
     }
   }
   return std::nullopt;

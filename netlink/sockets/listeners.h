@@ -3,9 +3,9 @@
 //
 // Shapes  Ports in host byte order.
 // Cost    A list per protocol and family, only of such sockets in this namespace: some 30 us each,
-//         in which the kernel walks its tables. FindHolder() reads the descriptors of process after
-//         process: some ms.
-// Kernel  Without tcp_diag, udp_diag (CONFIG_INET_DIAG) there are none, and that is no error.
+//         because the kernel walks its tables. FindHolder() reads the descriptors of one process
+//         after the other: some ms.
+// Kernel  Without tcp_diag, udp_diag (CONFIG_INET_DIAG) the lists are empty, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h.
 // Source  sock_diag(7), linux/inet_diag.h; proc_pid_fd(5).
 #pragma once
@@ -30,9 +30,10 @@ struct Listener {
   Ip address;
   bool both_families = false;  // on "::", and not IPV6_V6ONLY
   std::uint16_t port = 0;
-  int link = 0;  // that the socket is bound to; 0: none
+  int link = 0;  // the link that the socket is bound to; 0: none
   std::uint32_t inode = 0;
-  // TCP: how many connections wait to be accepted, and how many may; one more is dropped.
+  // Only for TCP: how many connections wait to be accepted, and how many may wait. The kernel drops
+  // further connections.
   std::uint32_t waiting = 0;
   std::uint32_t backlog = 0;
 

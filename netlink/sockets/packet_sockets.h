@@ -1,5 +1,5 @@
-// Finds packet sockets, which take frames past the IP stack of their namespace, as gVisor's runsc,
-// virtual machines and tcpdump use them.
+// Finds packet sockets. They receive frames without the IP stack of their namespace; gVisor's
+// runsc, virtual machines and tcpdump use them.
 //
 // Kernel  Without AF_PACKET there are none, and that is no error.
 // Source  packet(7), net/packet/af_packet.c for /proc/net/packet.
