@@ -13,7 +13,8 @@
 
 namespace nomad_bridge {
 
-// [A-Za-z0-9][A-Za-z0-9_.-]*: network names and container ids, which become file names.
+// Returns whether `text` is [A-Za-z0-9][A-Za-z0-9_.-]*, as network names and container ids must be,
+// because they become file names.
 [[nodiscard]] inline bool IsPlainName(std::string_view text) {
   const auto is_alphanumeric = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');

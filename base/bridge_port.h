@@ -1,6 +1,6 @@
 // The flags and VLANs of a bridge port, as in configs and in the kernel.
 //
-// Shapes     VLAN ids from 1 to 4094; a range has both its ends
+// Shapes     VLAN ids from 1 to 4094; a range includes both its ends
 // Source     linux/if_link.h, IFLA_BRPORT_*; IEEE 802.1Q: ids 0 and 4095 are reserved.
 #pragma once
 

@@ -1,14 +1,15 @@
-// The one exception of this program: thrown where a command fails, printed once, by plugin/main.cc.
+// The only exception of this program. It is thrown where a command fails, and printed once, by
+// plugin/main.cc.
 //
 // Shapes     msg      what was being done, with names; no final full stop
 //            details  the kernel's or the file's own words, numbers, the allowed range; may be
 //                     empty
 // Errors     0-99 are the CNI specification's codes, 100 and up ours; the enumerators are the
 //            numbers on the wire.
-// Rules      An expected outcome ("absent", "taken") is a return value, never an Error. Nothing is
-//            caught to add context: the thrower has the names. Our messages never contain the words
-//            "not found", which go-cni takes for success on DEL; those of other programs lose them
-//            (plugin/cni/error_list.h).
+// Rules      An expected outcome ("absent", "taken") is a return value, never an Error. No code
+//            catches an Error to add context: the thrower knows the names. Our messages never
+//            contain the words "not found", which go-cni treats as success on DEL;
+//            plugin/cni/error_list.h removes them from messages of other programs.
 // Source     https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md#error
 #pragma once
 
@@ -54,10 +55,11 @@ class Error : public std::exception {
   std::string what_;
 };
 
-// "No such file or directory (ENOENT)": `words`, or else strerror(3)'s, and the errno's name.
+// Returns "No such file or directory (ENOENT)": `words`, or strerror(3)'s text if there are none,
+// and the errno's name.
 [[nodiscard]] std::string ErrnoText(int error, std::string_view words = {});
 
-// Error(code, msg, ErrnoText(errno)): for a system call that has just failed.
+// Returns Error(code, msg, ErrnoText(errno)) for a system call that has just failed.
 [[nodiscard]] Error ErrnoError(Code code, std::string msg);
 
 }  // namespace nomad_bridge

@@ -2,7 +2,7 @@
 //
 // Ownership  A UniqueFd owns its descriptor alone; -1 owns nothing. Open everything with O_CLOEXEC:
 //            other programs that we run must inherit stdin, stdout and stderr only.
-// Errors     none; close(2)'s are ignored.
+// Errors     none; errors of close(2) are ignored.
 #pragma once
 
 #include <utility>

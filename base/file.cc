@@ -27,7 +27,7 @@ std::string ParentOf(const std::string& path) {
 }
 
 // A new file in a directory: without a name or, if the file system does not support that (overlayfs
-// before Linux 6.1), with a random one that the destructor removes.
+// before Linux 6.1), with a random name that the destructor removes.
 class FreshFile {
  public:
   // `what` completes "cannot create ...".
@@ -53,7 +53,7 @@ class FreshFile {
   }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // As link(2): EEXIST if `path` is taken.
+  // Like link(2), fails with EEXIST if `path` exists.
   [[nodiscard]] int LinkTo(const std::string& path) const {
     const std::string self = name_.empty() ? Cat("/proc/self/fd/", fd_.get()) : name_;
     return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
@@ -184,7 +184,7 @@ void WriteBestEffort(int fd, std::string_view text) {
 }
 
 bool CreateFile(const std::string& path, std::string_view content) {
-  // Linked to its name only when complete.
+  // The file gets its name only when it is complete.
   const FreshFile file(ParentOf(path), Quoted(path));
   WriteAll(file.fd(), content, path);
   if (file.LinkTo(path) == 0) {

@@ -19,12 +19,13 @@
 
 namespace nomad_bridge {
 
-// The whole content; nullopt if the file (or a directory on its path) does not exist. Throws kIo if
-// it holds more than `max_bytes`.
+// Returns the whole content; nullopt if the file (or a directory on its path) does not exist.
+// Throws kIo if the file has more than `max_bytes`.
 [[nodiscard]] std::optional<std::string> FindFile(const std::string& path,
                                                   std::size_t max_bytes = 1 << 20);
 
-// What lstat(2) knows of `path`; nullopt if it (or a directory on its path) does not exist.
+// Returns what lstat(2) reports about `path`; nullopt if it (or a directory on its path) does not
+// exist.
 [[nodiscard]] std::optional<struct stat> FindStatus(const std::string& path);
 
 // Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come, and kTryAgain if
@@ -37,38 +38,40 @@ namespace nomad_bridge {
 // Writes all of `content` to `fd`. Throws kIo naming `name`.
 void WriteAll(int fd, std::string_view content, const std::string& name);
 
-// The same, but errors are ignored: a closed log is no reason to fail.
+// Like WriteAll(), but ignores errors: a closed log is no reason to fail.
 void WriteBestEffort(int fd, std::string_view text);
 
-// Creates `path` with `content`; another process sees all of it or no file. False if `path` exists.
+// Creates `path` with `content`; another process sees all of it or no file. Returns false if `path`
+// exists.
 [[nodiscard]] bool CreateFile(const std::string& path, std::string_view content);
 
 // Creates or replaces `path` in one step. A leftover of a killed writer ("<path>.new") is
 // overwritten, unless it is a symbolic link: that is an error.
 void ReplaceFile(const std::string& path, std::string_view content);
 
-// Throws unless this process may create files in `directory`, which has to exist: room for them is
-// another matter.
+// Throws unless this process may create files in `directory`, which has to exist. Does not check
+// whether there is room for them.
 void RequireWritable(const std::string& directory);
 
-// Removes `path`; absent is success.
+// Removes `path`. It is no error if `path` is absent.
 void EnsureFileGone(const std::string& path);
 
-// Returns the command that moves away whatever is in the place of our file `path`; nothing is lost.
+// Returns the command that moves away whatever is in the place of our file `path`, so that nothing
+// is lost.
 [[nodiscard]] std::string MoveAway(const std::string& path);
-// Between an error's details and that command.
+// The text between an error's details and that command.
 constexpr std::string_view kMoveItAway = "; move it away: ";
 
-// FindFile() for a file of ours. If a directory is in its place, the error names the command that
-// helps. A FIFO does not block: without a writer it counts as empty, with one it must end within
-// kTimeout.
+// Like FindFile(), for a file of ours. If a directory is in its place, the error has the command of
+// MoveAway(). A FIFO does not block us: without a writer it counts as empty, and a writer must
+// close it within kTimeout.
 [[nodiscard]] std::optional<std::string> FindOwnFile(const std::string& path,
                                                      std::size_t max_bytes = 1 << 20);
 
 // Creates the directory and its parents.
 void EnsureDirectory(const std::string& path);
 
-// The names in a directory, in no order, without "." and ".."; empty if it does not exist.
+// Returns the names in a directory, in no order, without "." and ".."; none if it does not exist.
 [[nodiscard]] std::vector<std::string> Entries(const std::string& directory);
 
 // Calls `look` with these names until `look` returns true.

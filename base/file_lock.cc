@@ -37,7 +37,7 @@ void RequireOrder(LockKind kind, const std::string& what) {
   }
 }
 
-// `is_whole`: for flock(2), which needs no more than a readable file.
+// `is_whole` means that the file is for flock(2), for which a readable file is enough.
 UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
   constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC;
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0600));
@@ -54,8 +54,8 @@ UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
   return fd;
 }
 
-// During its lifetime a blocking system call is interrupted every 50 ms. Repeatedly, because a tick
-// may come just before the call blocks.
+// Interrupts a blocking system call every 50 ms while this object exists. One tick is not enough,
+// because it may come just before the call blocks.
 class Ticker {
  public:
   Ticker() {

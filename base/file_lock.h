@@ -8,10 +8,10 @@
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
 // Ownership  The object holds the lock; its destructor releases both. Lock files stay.
-// Locks      The order: a command takes its own attachment's lock first, then that of a full pool,
-//            then the leases' lock or the rules', and never one of these while it holds the other.
-//            The lock of another attachment is only tried (TryTake) while any lock is held. So no
-//            two commands can wait for each other.
+// Locks      A command takes its own attachment's lock first, then the lock of a full pool, then
+//            the leases' lock or the rules' lock, but never these two together. While it holds any
+//            lock, it only tries the lock of another attachment (TryTake). So no two commands can
+//            wait for each other.
 // Waiting    blocks in the kernel; an interval timer (SIGALRM) interrupts it to check the
 //            deadline. Assumes one thread.
 // Source     flock(2), F_OFD_SETLKW in fcntl(2), setitimer(2).
@@ -38,7 +38,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 enum class LockKind { kAttachment, kPool, kLeases, kRules };
 
-// A lock that this thread holds. While it lives, it is counted by its kind.
+// A lock that this thread holds. While the object exists, it counts as a held lock of its kind.
 class FileLock {
  public:
   // Opens or creates `path` and locks it, or one byte of it. `what` completes "timed out waiting

@@ -1,5 +1,5 @@
-// What to do about a fault: a command that can be pasted into a shell and repairs it; if there is
-// none, words.
+// What to do about a fault: a command that repairs it when pasted into a shell; if there is no such
+// command, advice in words.
 #pragma once
 
 #include <string>

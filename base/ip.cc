@@ -17,7 +17,7 @@ constexpr std::size_t kIpv4Bytes = 4;
 constexpr std::size_t kIpv6Bytes = 16;
 constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-// `ip` with every bit after the first `prefix_length` set to `bit`.
+// Returns `ip` with every bit after the first `prefix_length` bits set to `bit`.
 Ip WithHostBits(const Ip& ip, int prefix_length, bool bit) {
   std::array<std::uint8_t, kIpv6Bytes> bytes{};
   std::ranges::copy(ip.bytes(), bytes.begin());
@@ -29,7 +29,7 @@ Ip WithHostBits(const Ip& ip, int prefix_length, bool bit) {
   return Ip(std::span(bytes).first(ip.bytes().size()));
 }
 
-// 0a, `second`, and the lowest four bytes of `rest`.
+// Returns the MAC with the bytes 0a, `second`, and the lowest four bytes of `rest`.
 Mac Local(std::uint8_t second, std::uint64_t rest) {
   const auto byte = [&](int at) { return static_cast<std::uint8_t>(rest >> (at * 8)); };
   return {{0x0a, second, byte(3), byte(2), byte(1), byte(0)}};
@@ -67,7 +67,7 @@ std::span<const std::uint8_t> Ip::bytes() const {
 }
 
 std::string Ip::Text() const {
-  if (is_ipv4()) {  // an ADD writes dozens, and inet_ntop() makes them by sprintf()
+  if (is_ipv4()) {  // an ADD writes dozens, and inet_ntop() uses slow sprintf()
     return Cat(int{bytes_[0]}, '.', int{bytes_[1]}, '.', int{bytes_[2]}, '.', int{bytes_[3]});
   }
   std::array<char, INET6_ADDRSTRLEN> text{};

@@ -1,8 +1,7 @@
 // Addresses as plain values: Ip, Cidr and Mac.
 //
 // Shapes     Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address
-//            ("::ffff:10.0.0.1")
-//                  becomes IPv4, as in Go.
+//                  ("::ffff:10.0.0.1") becomes IPv4, as in Go.
 //            Cidr  an address with its prefix length; host bits are kept ("10.0.0.5/24")
 //            Mac   6 bytes
 // Errors     Parse() returns nullopt for an invalid string; the caller knows the key's name and
@@ -44,7 +43,7 @@ class Ip {
   [[nodiscard]] bool IsLoopback() const;
   [[nodiscard]] bool IsLinkLocal() const;
 
-  // The address `steps` after this one, wrapping at the end of the family's space.
+  // Returns the address `steps` after this one. Wraps around at the end of the family's space.
   [[nodiscard]] Ip Plus(std::uint64_t steps) const;
 
   // Orders by family (IPv4 first), then numerically.
@@ -61,7 +60,7 @@ struct Cidr {
 
   // "10.0.0.5/24"; the prefix length is required.
   [[nodiscard]] static std::optional<Cidr> Parse(std::string_view text);
-  // The address alone: /32 or /128.
+  // Returns the address as a prefix of its own: /32 or /128.
   [[nodiscard]] static Cidr Host(const Ip& ip) { return {ip, ip.bits()}; }
 
   // All host bits zero.
@@ -75,10 +74,10 @@ struct Cidr {
   auto operator<=>(const Cidr&) const = default;
 };
 
-// The address as it stands before a port: IPv6 in brackets.
+// Returns the address as it is written before a port: IPv6 in brackets.
 [[nodiscard]] std::string Bracketed(const Ip& ip);
 
-// Without their prefix lengths.
+// Returns the addresses without their prefix lengths.
 [[nodiscard]] std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs);
 
 [[nodiscard]] bool HasFamily(const std::vector<Cidr>& cidrs, Family family);
@@ -88,16 +87,17 @@ struct Mac {
 
   // "02:42:ac:1a:40:02" (':' or '-' between the bytes).
   [[nodiscard]] static std::optional<Mac> Parse(std::string_view text);
-  // The MAC of an interface with `ip`: 0a:58 and the four bytes of an IPv4 address; for IPv6 0a:59
-  // and four bytes of a hash. Derived from the address, so that neighbours' caches stay valid when
-  // the address is used again.
+  // Returns the MAC of an interface with `ip`: 0a:58 and the four bytes of an IPv4 address; for
+  // IPv6 0a:59 and four bytes of a hash. The MAC is derived from the address, so that neighbours'
+  // caches stay valid when the address is used again.
   [[nodiscard]] static Mac For(const Ip& ip);
-  // The MAC of an interface without an address (a host veth, a bridge), derived from its name.
+  // Returns the MAC of an interface without an address (a host veth, a bridge), derived from its
+  // name.
   [[nodiscard]] static Mac ForName(std::string_view name);
 
-  // Whether an interface can have it: neither multicast nor all zero.
-  // The link-local IPv6 address that the kernel derives from it (RFC 4291, appendix A).
+  // Returns the link-local IPv6 address that the kernel derives from it (RFC 4291, appendix A).
   [[nodiscard]] Ip LinkLocal() const;
+  // Returns whether an interface can have this MAC: it is neither multicast nor all zero.
   [[nodiscard]] bool IsUnicast() const { return (bytes[0] & 1) == 0 && *this != Mac{}; }
   [[nodiscard]] std::string Text() const;
 

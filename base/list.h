@@ -1,4 +1,4 @@
-// Appending one list to another, and looking up a value in one, or an enumerator by its name.
+// Appends one list to another, looks up a value in a list, or an enumerator by its name.
 //
 // Ownership  The elements are moved; `more` is a copy unless the caller moves it in.
 #pragma once
@@ -23,7 +23,7 @@ template <typename List, typename T>
   return std::ranges::find(list, value) != list.end();
 }
 
-// Finds an enumerator by its name. `names`: of the enumerators, which count from 0.
+// Finds an enumerator by its name. `names` has the names of the enumerators, which count from 0.
 template <typename Enum, std::size_t kCount>
 [[nodiscard]] std::optional<Enum> FindNamed(const std::array<std::string_view, kCount>& names,
                                             std::string_view name) {

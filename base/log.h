@@ -1,8 +1,8 @@
 // Lines for the runtime's log, on stderr: repairs, and errors that are ignored.
 //
 // Shapes     "nomad-bridge: ...\n"; never part of the protocol, which is on stdout
-// Locks      Nothing is written while this process holds a lock (base/file_lock.h), since a reader
-//            may not read (`2>&1 | less`): lines are kept until the last lock is released.
+// Locks      Nothing is written while this process holds a lock (base/file_lock.h), because a write
+//            may block (`2>&1 | less`). Lines are kept until the last lock is released.
 // Errors     none: a failed write is ignored. A process that is killed loses what it has kept.
 // Not        std::cerr: constructing the streams costs every process 0.1 ms.
 #pragma once
@@ -16,7 +16,7 @@ namespace nomad_bridge {
 // Writes `text` as it is.
 void WriteLog(std::string_view text);
 
-// Called when a lock is released.
+// Writes the kept lines if this process holds no lock. Called when a lock is released.
 void WriteKeptLog();
 
 // Writes a line, formatted as by Format().

@@ -2,7 +2,7 @@
 //
 // A check is a function `Check...(..., Mismatches&)`. It adds a mismatch for each thing that is not
 // as it should be, together with its repair. In mode kRepair, Add() repairs at once, before the
-// check goes on. So nothing is looked for in one place and repaired in another.
+// check goes on. So the same code finds a mismatch and repairs it.
 //
 // Errors  Errors of a repair are thrown; its mismatch then counts as left.
 #pragma once
@@ -44,7 +44,7 @@ struct Mismatch {
   std::string text;   // "bridge 'nomad' is down"
   bool repairable = true;
   Fix fix = {};                                 // if it is not repairable
-  std::optional<Family> family = std::nullopt;  // whose connections suffer; nullopt: of both
+  std::optional<Family> family = std::nullopt;  // the family that suffers; nullopt: both
   // The part that is wrong, for callers that need it: a sysctl, "chain forward", "hairpin mode".
   std::string part = {};
 
@@ -57,7 +57,7 @@ struct Mismatch {
   }
 };
 
-// Returns what repairs it.
+// Returns how people can repair it.
 [[nodiscard]] inline Fix FixOf(const Mismatch& mismatch) {
   return mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix;
 }

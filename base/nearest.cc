@@ -9,7 +9,7 @@
 namespace nomad_bridge {
 namespace {
 
-// Levenshtein's: how many characters to add, take away or change.
+// Returns the Levenshtein distance: how many characters to add, remove or change.
 std::size_t Distance(std::string_view one, std::string_view other) {
   std::vector<std::size_t> row(other.size() + 1);
   std::iota(row.begin(), row.end(), 0U);

@@ -1,4 +1,4 @@
-// Suggests what somebody may have meant who typed something unknown.
+// Suggests a known word for an unknown word that somebody typed.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace nomad_bridge {
 
-// Returns the member of `known` that takes the fewest characters to add, remove or change: at most
-// half as many as were typed, and at most three. Empty if there is none.
+// Returns the member of `known` that is nearest to `typed`, by the number of characters to add,
+// remove or change. Returns "" if that number is more than half of the characters typed, or more
+// than three.
 [[nodiscard]] std::string_view FindNearest(std::string_view typed,
                                            const std::vector<std::string_view>& known);
 

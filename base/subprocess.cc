@@ -44,7 +44,7 @@ struct Pipes {
   Pipe err = OpenPipe();
 };
 
-// What execve(2) wants; points into `words`.
+// Returns the array that execve(2) takes. It points into `words`.
 std::vector<char*> Pointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);
@@ -65,7 +65,7 @@ pid_t Spawn(const Subprocess& program, const Pipes& pipes) {
   ::posix_spawn_file_actions_adddup2(&files, pipes.in.reader.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&files, pipes.out.writer.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&files, pipes.err.writer.get(), STDERR_FILENO);
-  // Also what the runtime left open in us without O_CLOEXEC.
+  // Also closes descriptors that the runtime left open in us without O_CLOEXEC.
   ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
 
   posix_spawnattr_t attributes{};
@@ -94,7 +94,7 @@ pid_t Spawn(const Subprocess& program, const Pipes& pipes) {
   return child;
 }
 
-// Appends what has come; closes `from` at its end. Blocks unless poll(2) says that something has.
+// Appends what has arrived; closes `from` at its end. Blocks unless poll(2) has reported `from`.
 void Read(UniqueFd& from, std::string& text) {
   std::array<char, 64 << 10> buffer{};
   const ssize_t got = ::read(from.get(), buffer.data(), buffer.size());
@@ -116,7 +116,8 @@ void Write(UniqueFd& to, std::string_view& rest) {
   }
 }
 
-// Until the program has ended by itself, and all that it printed is read.
+// Writes the input and reads the output until the program has ended by itself and all its output is
+// read.
 End Communicate(const Subprocess& program, const UniqueFd& child, Pipes& pipes, ExitInfo& exit) {
   const Deadline deadline = FromNow(program.timeout);
   std::string_view input = program.input;
@@ -169,7 +170,7 @@ std::string ExitInfo::HowItEnded() const {
 ExitInfo RunSubprocess(const Subprocess& program) {
   Pipes pipes;
   const pid_t child = Spawn(program, pipes);
-  // Otherwise the pipes would never end.
+  // Closes the child's ends of the pipes: otherwise the pipes would never end.
   pipes.in.reader = UniqueFd();
   pipes.out.writer = UniqueFd();
   pipes.err.writer = UniqueFd();
@@ -183,7 +184,7 @@ ExitInfo RunSubprocess(const Subprocess& program) {
   ::kill(-child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (error != 0) {  // nothing would show when it ends
+  if (error != 0) {  // without the pidfd we cannot see when the program ends
     throw Error(Code::kKernel, Format("cannot watch '{}'", program.path), ErrnoText(error));
   }
   if (exit.how == End::kExit) {

@@ -29,7 +29,7 @@ enum class End { kExit, kSignal, kOverdue, kTooMuch };
 
 struct ExitInfo {
   End how = End::kExit;
-  int number = 0;  // of kExit the code, of kSignal the signal
+  int number = 0;  // kExit: the exit code; kSignal: the signal
   std::string out;
   std::string err;
 

@@ -17,7 +17,7 @@ std::size_t CharacterLength(std::string_view text) {
   if (first < 0x80) {
     return 1;
   }
-  // Counts the ones at the start of the first byte; a single one begins no character.
+  // The number of one-bits at the start of the first byte; a single one-bit begins no character.
   const auto length = static_cast<std::size_t>(std::countl_one(first));
   if (length < 2 || length > 4 || text.size() < length) {
     return 0;

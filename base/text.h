@@ -1,4 +1,4 @@
-// Joining strings, and making foreign bytes safe to store and to print.
+// Joins strings, and makes bytes from outside safe to store and to print.
 //
 // Shapes     Input is any bytes of any length. Printable() and ValidUtf8() return well-formed
 //            UTF-8, CutUtf8() keeps it well-formed.
@@ -21,7 +21,8 @@
 
 namespace nomad_bridge {
 
-// A string, a character, an integer, or what has a Text() (an address, a MAC).
+// Appends a string, a character, an integer, or an object with a Text() function (an address, a
+// MAC).
 template <typename Part>
 void Append(std::string& text, const Part& part) {
   if constexpr (std::convertible_to<const Part&, std::string_view>) {
@@ -69,8 +70,8 @@ struct Pattern {
   std::string_view text;
 };
 
-// Format("{} is '{}'", "mtu", 12) is "mtu is '12'": std::format, which GCC has from 13 on, as far
-// as messages need it.
+// Format("{} is '{}'", "mtu", 12) is "mtu is '12'": a substitute for std::format, which GCC has
+// only from 13 on, as far as messages need it.
 template <typename... Parts>
 [[nodiscard]] std::string Format(Pattern<std::type_identity_t<Parts>...> pattern,
                                  const Parts&... parts) {
@@ -87,8 +88,8 @@ template <typename... Parts>
 }
 
 // Returns the parts between the characters of `separators`, without empty ones: SplitFields(text,
-// "\n") are the lines, SplitFields(line, " \t") the words. Not a stream: the first one sets up a
-// locale, some 2 % of what an ADD does in user space.
+// "\n") are the lines, SplitFields(line, " \t") the words. Does not use a stream: the first stream
+// of a process sets up a locale, which takes some 2 % of an ADD's time in user space.
 [[nodiscard]] std::vector<std::string> SplitFields(std::string_view text,
                                                    std::string_view separators);
 
@@ -100,7 +101,8 @@ template <typename... Parts>
   return taken;
 }
 
-// All of `text` as a decimal number; nullopt for anything else, and beyond Number's range.
+// Returns all of `text` as a decimal number; nullopt for anything else, and for numbers beyond
+// Number's range.
 template <std::integral Number>
 [[nodiscard]] std::optional<Number> FindNumber(std::string_view text) {
   Number number = 0;
@@ -109,44 +111,45 @@ template <std::integral Number>
   return is_number ? std::optional(number) : std::nullopt;
 }
 
-// The string in quotes, as around every name in our messages.
+// Returns the string in quotes, as every name in our messages.
 [[nodiscard]] std::string Quoted(std::string_view text);
 
-// One word of a command that people copy into a shell: in single quotes where a shell would read
-// more into it. Invalid UTF-8 and control characters become '?'.
+// Returns one word of a command that people copy into a shell: in single quotes if it has
+// characters that a shell interprets. Invalid UTF-8 and control characters become '?'.
 [[nodiscard]] std::string ShellWord(std::string_view text);
 
-// ASCII lower case, as JSON keys and CNI_ARGS keys are compared; bytes above 127 stay.
+// Returns the text in ASCII lower case, in which JSON keys and CNI_ARGS keys are compared; bytes
+// above 127 stay.
 [[nodiscard]] std::string Lower(std::string_view text);
 [[nodiscard]] bool EqualIgnoringCase(std::string_view one, std::string_view other);
 
-// At most `max_bytes` of `text`, never ending inside a UTF-8 character.
+// Returns at most `max_bytes` of `text`. The result never ends inside a UTF-8 character.
 [[nodiscard]] std::string CutUtf8(std::string_view text, std::size_t max_bytes);
 
-// One line for link aliases and nf_tables comments: invalid UTF-8 becomes '?', a control character
-// a space, '"' and '\' become '\''.
+// Returns one line for link aliases and nf_tables comments: invalid UTF-8 becomes '?', a control
+// character a space, '"' and '\' become '\''.
 [[nodiscard]] std::string Printable(std::string_view text);
 
-// The beginning of `text`, printable, for messages.
+// Returns the beginning of `text`, printable, for messages.
 [[nodiscard]] std::string Excerpt(std::string_view text, std::size_t max_bytes = 160);
 
-// '?' for every byte that is not part of well-formed UTF-8; the rest stays, so that what is stored
-// in JSON is read back unchanged.
+// Replaces every byte that is not part of well-formed UTF-8 by '?', so that text stored in JSON is
+// read back unchanged.
 [[nodiscard]] std::string ValidUtf8(std::string_view text);
 
-// False for the second and later bytes of a character.
+// Returns false for the second and later bytes of a character.
 [[nodiscard]] constexpr bool BeginsCharacter(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
 }
 
-// Well-formed: no overlong forms, no surrogates.
+// Returns whether the text is well-formed UTF-8: no overlong forms, no surrogates.
 [[nodiscard]] bool IsUtf8(std::string_view text);
 
-// FNV-1a, 64 bits, finished with MurmurHash3's mixer. Interface names and MACs are derived from it,
-// so it must never change.
+// Returns FNV-1a, 64 bits, finished with MurmurHash3's mixer. Interface names and MACs are derived
+// from it, so it must never change.
 [[nodiscard]] std::uint64_t StableHash(std::string_view text);
 
-// The lowest `digits` hexadecimal digits of `value`, lower case.
+// Returns the lowest `digits` hexadecimal digits of `value`, in lower case.
 [[nodiscard]] std::string Hex(std::uint64_t value, int digits);
 
 }  // namespace nomad_bridge

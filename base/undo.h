@@ -1,9 +1,9 @@
 // Steps that undo what a failing ADD has done. The destructor runs them, the last one first.
 //
-// Order      Add a step before you begin what it undoes: this may be done even if it fails. So a
-//            step must succeed if there is nothing to undo.
-// Ownership  Closures must capture by value whatever is declared after the Undo: it is destroyed
-//            first, so a reference would dangle.
+// Order      Add a step before you begin the action that it undoes, because an action that fails
+//            may still have had an effect. So a step must succeed if there is nothing to undo.
+// Ownership  Closures must capture variables that are declared after the Undo by value: these are
+//            destroyed first, so references to them would dangle.
 // Errors     A step that fails is logged and ignored: DEL guarantees the clean-up.
 #pragma once
 
