@@ -79,9 +79,9 @@ struct Search {
     return ip != run.range->gateway && store.IsFree(ip) && !request.is_in_use(ip);
   }
 
-  // Usually the first address is free, and in a pool that is not nearly full one of the first
-  // hundred. If not, a solid block of leases lies ahead. Leaps of doubled length find its end, and
-  // skip gaps inside it. Returns nullopt if all leaps meet leases.
+  // Usually the first address is free or, in a pool that is not nearly full, one of the first
+  // hundred. If not, they belong to a block of leases. Leaps of doubling length then search for the
+  // end of the block; they skip gaps inside it. Returns nullopt if every leap hits a lease.
   [[nodiscard]] std::optional<Ip> FindBehindBlock(const Run& run) const {
     constexpr int kSingleSteps = 128;
     constexpr std::uint64_t kMaxLeap = std::uint64_t{1} << 62;
@@ -105,8 +105,8 @@ struct Search {
     return taken == run.last ? std::nullopt : std::optional(taken.Plus(1));
   }
 
-  // For a run that is nearly full. Looks at as many addresses as there are leases, however long the
-  // run is.
+  // Looks at each address of a run that is nearly full. Takes at most as many steps as there are
+  // leases, however long the run is.
   [[nodiscard]] std::optional<Ip> FindOneByOne(const Run& run) const {
     Ip ip = run.first;
     while (!IsFree(run, ip)) {

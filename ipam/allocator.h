@@ -1,10 +1,9 @@
-// Chooses addresses: one from each range set, the one that has been free for longest first.
+// Chooses one address from each range set: usually the address that has been free for longest.
 //
 // Order      Starts after the address given out last (last_reserved_ip), wrapping around: an
 //            address is used again only after all others, unless it was requested, or the
-//            attachment had it before. If the next hundred or so are taken, chooses the address
-//            behind the block of leases that they are in; gaps inside that block wait for the next
-//            round.
+//            attachment had it before. If the next hundred or so addresses are taken, chooses the
+//            address after their block of leases; gaps inside that block wait for the next round.
 // Errors     kConflict if a requested address belongs to another owner; kInvalidConfig if no range
 //            offers it, or two requests are in one set. A full pool is a result:
 //            Allocation::full_set.
@@ -30,9 +29,10 @@ struct Assignment {
 };
 
 struct Request {
-  // What the user requested; each must be offered by exactly one set.
+  // The addresses that the user requested. Exactly one set must offer each of them.
   std::vector<Ip> requested;
-  // What the attachment had before: taken again if it is free or its own.
+  // The addresses that the attachment had before. Chosen again if they are free or still leased to
+  // it.
   std::vector<Ip> previous;
   // Returns whether an address without a lease is in use. Called for the few addresses that would
   // be chosen, but not for requested ones.
@@ -51,9 +51,9 @@ struct Allocation {
                                 const std::vector<RangeSet>& sets,
                                 const Request& request);
 
-// Writes the leases and which addresses were given out last. All or none: releases what it has
-// reserved if one fails. Throws kConflict if another owner took an address meanwhile (impossible
-// under the lock).
+// Writes the leases, and which address of each set was given out last. If one lease fails, releases
+// the others, so that all or none are written. Throws kConflict if another owner took an address
+// meanwhile (impossible under the lock).
 void Reserve(Store& store, const std::vector<Assignment>& assignments, const LeaseOwner& owner);
 
 }  // namespace nomad_bridge::ipam

@@ -9,7 +9,7 @@
 namespace nomad_bridge::ipam {
 namespace {
 
-// Network, broadcast, and two addresses to give out.
+// A subnet has a network address, a broadcast address, and at least two addresses to give out.
 constexpr int kMinSubnetBits = 2;
 
 // Returns the error that `value` of `key`, an address or a prefix, is invalid.
@@ -95,7 +95,7 @@ std::string Text(const Range& range) {
   return Format("{} to {}", range.first, range.last);
 }
 
-// Each range with its place in the config, in the config's order.
+// A range and the place in the config that it comes from.
 struct Placed {
   const RangeSpec* spec = nullptr;
   Range range;

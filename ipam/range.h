@@ -45,7 +45,7 @@ struct Range {
 
 using RangeSet = std::vector<Range>;
 
-// Returns how many addresses `range` has to give out; at most 2^63.
+// Returns how many addresses `range` can give out; at most 2^63.
 [[nodiscard]] std::uint64_t CountOffered(const Range& range);
 
 // Validates, and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host

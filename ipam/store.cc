@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kWhiteSpace = " \t\r\n";
-// A lease is two names from an environment, which are never longer. A longer file is no lease and
-// is not read.
+// A lease consists of two names from environment variables, which are never longer. A longer file
+// is no lease and is not read.
 constexpr std::size_t kMaxLeaseBytes = 256 << 10;
 
 std::string_view Trim(std::string_view text) {
@@ -31,7 +31,7 @@ std::string Content(const LeaseOwner& owner) {
   return Cat(owner.container_id, kLineEnd, owner.ifname);
 }
 
-// Only what a plugin writes is a lease: an operator's note reserves the address.
+// Returns nullopt if no plugin has written `content`: an operator's note only reserves the address.
 std::optional<LeaseOwner> ParseOwner(std::string_view content) {
   content = Trim(content);
   const std::size_t end = std::min(content.find(kLineEnd), content.size());

@@ -5,17 +5,17 @@
 //            <dir>/<network>/fd00:..:5           IPv6 as in RFC 5952, which is how Go prints it
 //            <dir>/<network>/last_reserved_ip.0  the address given out last in range set 0, no
 //                                                line end
-//            <dir>/<network>/lock                flock(2)ed by every operation, also by those of
+//            <dir>/<network>/lock                every operation locks it with flock(2), also in
 //                                                the reference plugin
-//            Leases of very old plugins hold the container id alone: its DEL releases them.
+//            Leases of very old plugins hold only the container id, whose DEL releases them.
 // Reserved   Anything else under an address's name, even an empty file, is an operator's
 //            reservation: the address is taken, and stays taken.
-// Other      Names that are no address are ignored.
-// files
+// Other      Other files, whose names are no addresses, are ignored.
 // Locks      A Store holds the lock for its lifetime. Keep that short, and never across a call that
 //            changes the kernel.
 // Errors     kIo for the file system, kTryAgain if the lock stays taken.
-// Ownership  On tmpfs: a reboot empties it together with the namespaces it describes.
+// Ownership  The directory should be on tmpfs: a reboot then removes the leases together with the
+//            namespaces.
 // Source     CNI plugins 1.9.1, host-local's disk backend.
 #pragma once
 
@@ -72,7 +72,8 @@ class Store {
 
   // Returns false if the address is taken.
   [[nodiscard]] bool Reserve(const Ip& address, const LeaseOwner& owner);
-  // Removes the lease if `owner` owns it; any other stays. Absent is success.
+  // Removes the lease if `owner` owns it; a lease of another owner stays. It is no error if there
+  // is no lease.
   void Release(const Ip& address, const LeaseOwner& owner);
 
   // Returns whether Reserve() would succeed: there is no file. One lstat(2).
