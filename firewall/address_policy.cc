@@ -9,9 +9,9 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-// In the order of Ingress.
+// Names of the enumerators of Ingress, in their order.
 constexpr std::array<std::string_view, 3> kIngressNames = {"open", "same-bridge", "isolated"};
-// In the order of Inbound.
+// Names of the enumerators of Inbound, in their order.
 constexpr std::array<std::string_view, 2> kInboundNames = {"any", "published"};
 
 nft::Element Shared(const char* set, std::vector<std::uint8_t> key) {

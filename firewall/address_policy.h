@@ -1,5 +1,5 @@
-// What may happen to an attachment's packets, as elements of the sets of our table: by the packet's
-// address, and by the bridge that it comes from.
+// Describes what may happen to an attachment's packets, as elements of our table's sets. Some
+// elements name its addresses, others the bridge that its packets come from.
 //
 // Shapes  Elements for addresses carry a comment and belong to one attachment. Elements for bridges
 //         have no comment and are shared. Names of interfaces are padded with zeros to 16 bytes.
@@ -20,12 +20,13 @@ namespace nomad_bridge::firewall {
 struct AddressPolicy {
   Ip address;
   bool forward = true;          // alloc4/6: the node forwards for it
-  bool masquerade = false;      // masq4/6: leaves the node with the node's address (ipMasq)
-  bool masquerade_lan = false;  // masqlan4/6: the same, on a bridge without a gateway of ours
-  bool random_ports = false;    // randomports4/6: with source ports chosen at random (randomPorts)
-  bool snat = false;            // snat4/6: is reached with the bridge's address if replies would
-                                // otherwise bypass the node (snat)
-  bool masquerade_all = false;  // masqall4/6: always reached with the bridge's address (masqAll)
+  bool masquerade = false;      // masq4/6: its packets leave with the node's address (ipMasq)
+  bool masquerade_lan = false;  // masqlan4/6: the same on a bridge without our gateway
+  bool random_ports = false;    // randomports4/6: the source ports are random, too (randomPorts)
+  // snat4/6: packets to it get the bridge's address as source if replies would otherwise bypass the
+  // node (snat)
+  bool snat = false;
+  bool masquerade_all = false;  // masqall4/6: the same for all packets (masqAll)
   Inbound inbound = Inbound::kAny;
 };
 
@@ -33,7 +34,8 @@ struct AddressPolicy {
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                                                  const std::string& comment);
 
-// Return the element that makes `bridge` one of ours, and the element that says it has a gateway.
+// Return the element that makes `bridge` one of ours, and the element that marks it as a bridge
+// with a gateway.
 [[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
 [[nodiscard]] nft::Element GatewayElement(const std::string& bridge);
 

@@ -1,5 +1,6 @@
-// Contributors: each adds sets, chains and rules to one of our tables. The rows of their sets
-// answer every question about a set: which part its elements belong to, and which shape they have.
+// A contributor adds sets, chains and rules to one of our tables. The rows of its sets are the only
+// place that says which part of an attachment a set's elements belong to, and which fields they
+// have.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@ using Tables = std::vector<nft::Table>;
 
 // Why an attachment has elements in a set.
 enum class Role {
-  kAny,         // any reason to have rules: all other elements depend on these
+  kAny,         // the attachment has any rules: rules for all other elements need these, too
   kForwarding,  // the node forwards for the attachment
   kMasquerade,  // the attachment's packets leave the node with the node's address
   kPorts,       // the attachment's published ports
-  kSource,      // the attachment sends with its own addresses alone
+  kSource,      // the attachment may send only from its own addresses
 };
 
 // kIpv4Addr means an address of either family: such a set exists twice, with a name ending in 4 or
@@ -29,7 +30,7 @@ struct SetRow {
   std::vector<nft::Type> key;
   std::vector<nft::Type> data;  // empty: a set; else a map
   Role role;
-  // As of nft::Set.
+  // As in nft::Set.
   std::uint32_t flags = 0;
   std::uint32_t size = 0;
   std::uint64_t timeout_ms = 0;

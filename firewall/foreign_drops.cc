@@ -32,7 +32,8 @@ bool IsBeforeOurs(const nft::Hook& hook) {
   return hook.priority < -1;
 }
 
-// A chain before ours sees no mark yet.
+// Returns the command for a chain before ours. It accepts the bridge, because packets have no mark
+// yet.
 std::string AcceptBridgeCommand(const nft::Drop& drop, const std::string& bridge) {
   const std::string insert = Format("nft insert rule {} {} {} ",
                                     nft::Text(drop.table.family),

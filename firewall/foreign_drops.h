@@ -1,11 +1,11 @@
 // Finds base chains of other programs that drop what we accept. For iptables there are the static
 // rules (firewall/static_rules.h), for firewalld its zones. Any other chain must be changed by its
-// owner, so it has to be named.
+// owner, so we report it.
 //
 // Shapes  A chain at the forward hook that belongs neither to iptables nor to firewalld, and that
 //         drops or rejects every new connection to or from a bridge of our networks, by its policy
-//         or by a rule. A chain after ours can accept our mark before that. A chain before ours
-//         must accept the bridge: there is no mark yet.
+//         or by a rule. To fix a chain after ours, its owner adds a rule that accepts our mark. In
+//         a chain before ours, the rule must accept the bridge, because packets have no mark yet.
 // Costs   One dump of all chains, and one of the rules of each table in question.
 // Errors  kKernel from reading.
 #pragma once

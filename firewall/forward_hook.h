@@ -1,5 +1,6 @@
-// What configs and records say about forwarding: ingressPolicy, inbound, and the static rules in
-// the tables of iptables (firewall/static_rules.h). Without the ruleset that they become.
+// The values in configs and records that are about forwarding: ingressPolicy, inbound, and the
+// static rules in the tables of iptables (firewall/static_rules.h). This header knows nothing of
+// the ruleset that is made of them.
 #pragma once
 
 #include <optional>
@@ -30,7 +31,7 @@ enum class Ingress {
 struct ForwardHook {
   std::string admin_chain;   // empty: no static rules, and nothing is forwarded for the attachment
   int accept_mark_bit = 12;  // 0..31; the same for the whole node
-  bool ipv6 = false;         // in table ip6 filter, too
+  bool ipv6 = false;         // also in table ip6 filter
 
   bool operator==(const ForwardHook&) const = default;
 };

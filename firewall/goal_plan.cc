@@ -17,7 +17,7 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// What the kernel holds of our table.
+// Our table as the kernel has it.
 struct Present {
   nft::Table table;  // its sets, and its chains without their rules
   std::map<std::string, std::vector<nft::KernelRule>> rules;  // by chain
@@ -82,7 +82,7 @@ void Note(GoalPlan& plan,
 
 using Names = std::set<std::string>;
 
-// A set, because there may be thousands of counters.
+// Returns a set for fast lookups, because there may be thousands of counters.
 Names NamesOf(const std::vector<nft::Counter>& counters) {
   Names names;
   for (const nft::Counter& counter : counters) {
@@ -164,7 +164,7 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
   }
 }
 
-// Adds to `plan` what makes the kernel's table equal to `table`, except for elements.
+// Adds changes to `plan` that make the kernel's table equal to `table`, except for elements.
 void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan) {
   const std::optional<nft::KernelTable> found = socket.FindTable(table.id);
   Present present = found ? Read(socket, table.id) : Present();
@@ -199,7 +199,7 @@ struct HashOfKey {
   }
 };
 
-// Adds to `plan` what makes the kernel's elements equal to those of `desired`.
+// Adds changes to `plan` that make the kernel's elements equal to the elements of `desired`.
 class ElementsPlan {
  public:
   ElementsPlan(const Tables& tables, const DesiredElements& desired, GoalPlan& plan)
@@ -246,8 +246,9 @@ class ElementsPlan {
     }
   }
 
-  // Adds what the kernel lacks or has with another value; call it after all elements of the kernel
-  // were added. In the order of `desired`: an element comes before the elements that name it.
+  // Adds the elements that the kernel lacks or has with another value. Call it after AddPresent()
+  // for all elements of the kernel. Keeps the order of `desired`, in which an element comes before
+  // the elements that name it.
   void AddWanted() {
     for (std::size_t i = 0; i < presences_.size(); ++i) {
       if (presences_[i] == Presence::kSame) {
@@ -262,8 +263,8 @@ class ElementsPlan {
   }
 
  private:
-  // If several attachments want one key, the owner that the kernel has keeps it. `place`: the
-  // element that is compared with the kernel's.
+  // If several attachments want the same key, the attachment that owns it in the kernel keeps it.
+  // `place` is the index of the element that is compared with the kernel's.
   void PreferOwner(const nft::Element& present, std::size_t& place) {
     const auto claim = std::ranges::find_if(claims_, [&](std::size_t i) {
       const nft::Element& element = desired_.elements[i];

@@ -1,5 +1,4 @@
-// Plans what the kernel's ruleset lacks of a goal, and what it has besides, as a batch that the
-// caller commits.
+// Plans the changes that turn the kernel's ruleset into a goal, as a batch that the caller commits.
 //
 // Errors      kKernel if the ruleset cannot be read.
 // Generation  The generation at the time of planning; the caller ties the commit to it
@@ -26,7 +25,8 @@ struct GoalPlan {
   std::set<nft::TableFamily> is_new;
   bool lacks_elements = false;  // is_new is not empty, or a set was missing
   std::vector<Mismatch> mismatches;
-  nft::Batch removals;  // of chains and sets: to be added after no element names them
+  // Deletes chains, sets and counters. Must come after the deletion of elements that name them.
+  nft::Batch removals;
 };
 
 // Shared elements have no owner: they belong to the node, not to an attachment.
@@ -34,7 +34,7 @@ struct GoalPlan {
   return element.comment.empty();
 }
 
-// Identifies an element. Refers to the element.
+// Identifies an element. Consists of references into the element.
 using ElementKey = std::tuple<const nft::TableFamily&,
                               const std::string&,
                               const std::vector<std::uint8_t>&,

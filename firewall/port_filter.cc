@@ -60,9 +60,9 @@ nft::Rule ToDhcpClient(std::uint16_t port) {
 
 // Overwrites the target of a neighbour advertisement with its source address, which source6 has
 // allowed. The kernel's own advertisements have that target already, and stay as they are. Any
-// other gets a wrong checksum or, where that is not verified, is about the sender itself. A look-up
-// of the target in source6 would be simpler, but nft 1.0.6 cannot read back its own output for
-// that.
+// other advertisement gets a wrong checksum; if the receiver does not verify it, it only advertises
+// the sender's own address. A look-up of the target in source6 would be simpler, but nft 1.0.6
+// cannot read back its own output for that.
 nft::Rule AdvertiseOnlyTheSource() {
   constexpr std::uint32_t kHalf = 8;
   // icmpv6 type nd-neighbor-advert @th,64,64 set @nh,64,64 @th,128,64 set @nh,128,64
@@ -99,7 +99,8 @@ std::vector<nft::Chain> OwnChains() {
        .rules =
            {
                // ether type != ip drop
-               // Behind a VLAN tag, whether the card has removed the tag or not.
+               // The packet has a VLAN tag. The ether type shows the tag even if the card has
+               // removed it.
                nft::Rule().EtherTypeNot(ETH_P_IP).Drop(),
                DropReservedGroups(),
                ToDhcpClient(kDhcpClient),
@@ -131,7 +132,7 @@ std::vector<nft::Rule> OtherFrames() {
       // iifname . arp saddr ether != @mac drop
       nft::Rule().EtherType(ETH_P_ARP).PortNotWith({nft::kArpSaddrEther}, kMac).Drop(),
       // arp saddr ip != 0.0.0.0 iifname . ether saddr . arp saddr ip != @source4 drop
-      // 0.0.0.0 probes whether an address is in use.
+      // A probe from 0.0.0.0 asks whether an address is in use.
       nft::Rule()
           .EtherType(ETH_P_ARP)
           .IsNot(nft::kArpSaddrIp, nft::Bytes(nft::kArpSaddrIp.bytes))
@@ -158,16 +159,16 @@ std::vector<nft::Rule> OtherFrames() {
       DropReservedGroups(),
       Icmpv6(ND_ROUTER_ADVERT).Drop(),
       // meta l4proto ipv6-icmp accept, meta protocol ip6 drop
-      // The kernel takes UDP from ::, too.
+      // The kernel accepts UDP from ::, too.
       nft::Rule().L4Proto(IPPROTO_ICMPV6).Accept(),
       nft::Rule().Protocol(ETH_P_IPV6).Drop(),
       ToDhcpClient(kDhcpClient),
   };
 }
 
-// Returns the group that duplicate address detection asks (RFC 4291, 2.7.1). The group has only the
-// last three bytes of the address, but nft 1.0.6 cannot read back its own output for a look-up of
-// the whole address.
+// Returns the group to which duplicate address detection sends (RFC 4291, 2.7.1). The group has
+// only the last three bytes of the address, but nft 1.0.6 cannot read back its own output for a
+// look-up of the whole address.
 Ip SolicitedNodeGroup(const Ip& address) {
   constexpr std::size_t kPrefixBytes = 13;
   std::array<std::uint8_t, 16> group = {0xff, 0x02};
@@ -187,8 +188,8 @@ nft::Chain SourceChain() {
   return chain;
 }
 
-// For ingressPolicy isolated, between two ports of a bridge. Without br_netfilter such frames pass
-// no other chain.
+// Drops frames between two ports of a bridge, for ingressPolicy isolated. Without br_netfilter such
+// frames pass no other chain.
 nft::Chain ForwardChain() {
   return {
       .name = "forward",

@@ -17,11 +17,11 @@
 
 namespace nomad_bridge::firewall {
 
-// What may come in by a port.
+// The source addresses with which frames may come in by a port.
 struct PortSource {
   std::string port;
   Mac mac;
-  std::vector<Ip> addresses;  // besides the link-local one that the kernel derives from the MAC
+  std::vector<Ip> addresses;  // without the link-local address of the MAC
 };
 
 [[nodiscard]] std::vector<nft::Element> Elements(const PortSource& source,

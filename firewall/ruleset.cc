@@ -17,8 +17,8 @@ std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
 
-// The elements of our tables as a batch will leave them: what the kernel holds, read once per
-// element, and what the batch changes.
+// Knows the elements of our tables as a batch will leave them: reads each element from the kernel
+// once, and applies the changes of the batch.
 class PlannedElements {
  public:
   PlannedElements(nft::Socket& socket, nft::Batch& batch) : socket_(socket), batch_(batch) {}
@@ -60,8 +60,8 @@ class PlannedElements {
   std::map<Key, std::optional<nft::Element>> known_;
 };
 
-// Sets and counters before chains, whose rules name them. All chains before any rule, since rules
-// name chains.
+// Adds what the kernel lacks. Sets and counters come before chains, whose rules name them; all
+// chains come before any rule, since rules name chains.
 void PlanMissing(nft::Socket& socket, const nft::Table& wanted, nft::Batch& batch) {
   for (const nft::Set& set : wanted.sets) {
     batch.AddSet(wanted.id, set);  // the kernel accepts an existing set
@@ -132,7 +132,7 @@ const nft::Set* FindSet(const Tables& tables, const nft::Element& element) {
   return table == tables.end() ? nullptr : table->FindSet(element.set);
 }
 
-// Returns the family of the addresses in the element's key, or of those that it leads to.
+// Returns the family of the addresses in the element's key, or of the address that it leads to.
 std::optional<Family> FamilyOf(const Tables& tables, const nft::Element& element) {
   const nft::Set* const set = FindSet(tables, element);
   const auto has = [&](nft::Type type) {

@@ -3,12 +3,12 @@
 // Atomic      Every function commits at most one batch, tied to the ruleset generation that it was
 //             planned on. If others change any rule in between, the kernel refuses the batch, and
 //             nothing has changed.
-// Generation  The kernel counts every change of a namespace's ruleset. While the count is the one
-//             after our own last change, nobody has changed a rule, and nothing needs to be
+// Generation  The kernel counts every change of a namespace's ruleset. While the count has not
+//             changed since our own last change, nobody has changed a rule, and nothing needs to be
 //             compared.
-// Shared      The table, its chains, sets and rules, the static rules in the iptables tables, the
-//             operator's chain: created if absent, never removed. The operator's chain is never
-//             touched once it is there.
+// Shared      The table, its chains, sets and rules, the static rules in the iptables tables and
+//             the operator's chain are created if absent, and never removed. Once the operator's
+//             chain exists, we never change it.
 // Errors      kKernel, with the label of the message that was refused; kTryAgain. An element of
 //             another owner is no error here, but a Conflict.
 // Locks       None here. The caller holds the rules' lock while it uses and changes a generation.
@@ -30,13 +30,13 @@
 
 namespace nomad_bridge::firewall {
 
-// What the kernel should have.
+// The tables and static rules that the kernel should have.
 struct Goal {
   Tables tables;
   std::vector<ForwardHook> forward_hooks;  // all with the same mark bit
 };
 
-// "tcp . 8080 in port4 of veth3f2a91c04d7e"
+// "tcp . 8080 in port4 of veth3f2a91c04d7"
 [[nodiscard]] std::string Name(const Tables& tables, const nft::Element& element);
 
 // The elements of live attachments, and which others may stay.
@@ -56,15 +56,15 @@ struct Compared {
   std::vector<Mismatch> mismatches;
 };
 
-// Returns the kernel's handles of `tables`, which tell a table from another of the same name; 0 if
-// it is missing or dormant.
+// Returns the kernel's handles of `tables`; 0 for a table that is missing or dormant. Another table
+// of the same name has another handle.
 [[nodiscard]] std::vector<std::uint64_t> HandlesOf(nft::Socket& socket,
                                                    const std::vector<nft::TableId>& tables);
 
 // Compares the ruleset with `goal`, and in mode kRepair makes it equal. With `desired`, also
 // compares elements and removes what is left over: elements, chains and sets. Without `desired`,
-// the cost does not depend on the number of elements. Then returns nullopt, having changed nothing,
-// if elements are missing, too, because a table or a set was.
+// the cost does not depend on the number of elements. Then, if a table or a set is missing, its
+// elements are missing, too: changes nothing, and returns nullopt.
 [[nodiscard]] std::optional<Compared> Compare(nft::Socket& socket,
                                               const Goal& goal,
                                               const DesiredElements* desired,
@@ -86,8 +86,8 @@ struct Conflict {
 };
 
 struct Change {
-  // Sets, counters and chains that elements of `add` need. Missing ones are made. A chain that
-  // exists already has its rules.
+  // Sets, counters and chains that elements of `add` need. Missing objects are created. A chain
+  // that exists has its rules already.
   nft::Table make = {.id = {}};
   // Elements to add. An element of the same owner with other data or another comment is replaced.
   std::vector<nft::Element> add;
@@ -104,7 +104,8 @@ struct CommitResult {
   // changed.
   std::optional<std::uint32_t> generation;
   std::optional<Conflict> conflict;  // if set, nothing was changed
-  std::optional<Error> refusal;      // likewise: the table is not what `generation` stands for
+  // If set, nothing was changed: our tables are not as the caller knows them.
+  std::optional<Error> refusal;
 };
 
 // Plans `change` of our tables as they are at `generation`, and commits it as one batch.
@@ -112,9 +113,9 @@ struct CommitResult {
                                   const Change& change,
                                   std::uint32_t generation);
 
-// Removes those of `elements` that have an owner and still belong to it, and all of `shared`. If
-// there is no table or no such element, that is success. Returns the next generation; nullopt if
-// the ruleset was not at `generation`.
+// Removes the `elements` that have an owner and still belong to that owner, and all of `shared`. It
+// is no error if there is no table or no such element. Returns the next generation; nullopt if the
+// ruleset was not at `generation`.
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
                                             std::optional<std::uint32_t> generation,

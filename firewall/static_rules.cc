@@ -14,7 +14,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// What table filter of one family needs.
+// The needs of table filter of one family.
 struct Wanted {
   nft::TableId table;
   std::set<std::string> admin_chains;
@@ -36,7 +36,8 @@ nft::Rule AcceptMark(int bit) {
   return nft::Rule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
 }
 
-// The rule's bytes as the kernel stores them. The message about any matching rule contains them.
+// Returns the mark as the kernel stores it in a rule. The kernel's message about any rule with this
+// mark contains these bytes.
 std::string BytesOfMark(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
   std::string bytes(sizeof mark, '\0');
@@ -44,7 +45,8 @@ std::string BytesOfMark(int bit) {
   return bytes;
 }
 
-// The same for old iptables-nft: mark, mask and "not" of xt_mark as the kernel stores them.
+// Returns the expressions of the same accept as old iptables-nft writes it: with mark, mask and
+// "not" of xt_mark as the kernel stores them.
 Texts XtAcceptMark(int bit) {
   std::string hex;
   for (const char byte : BytesOfMark(bit)) {
@@ -86,8 +88,9 @@ std::vector<nft::KernelRule> OurAccepts(std::vector<nft::KernelRule> rules, int 
   return rules;
 }
 
-// What the kernel's message about each of these accepts contains. Messages about the reference
-// plugin's rules in CNI-FORWARD, perhaps hundreds, do not contain it, and are skipped.
+// Returns texts to look for: the kernel's message about each of these accepts contains one of them.
+// Messages about the reference plugin's rules in CNI-FORWARD, perhaps hundreds, contain none of
+// them, and are skipped.
 std::vector<std::string> TextsOfAccepts(int mark_bit) {
   return {kAcceptComment, BytesOfMark(mark_bit)};
 }

@@ -7,10 +7,10 @@
 //                  then:   meta mark & 0x1000 == 0x1000 accept         comment "nomad-bridge: ..."
 //     <admin chain>        the operator's: created empty if absent, never touched again
 //
-// Shapes  Only what iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and `iptables-save` go
-//         on working. Chain names and comments are the reference firewall plugin's, so that its
-//         checks (iptables -C) find them; the same rules in iptables-nft's encoding, or without
-//         their comments, are recognized and not added again.
+// Shapes  We use only expressions that iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and
+//         `iptables-save` go on working. Chain names and comments are the reference firewall
+//         plugin's, so that its checks (iptables -C) find them; the same rules in iptables-nft's
+//         encoding, or without their comments, are recognized and not added again.
 // Errors  kKernel from reading.
 // Source  CNI plugins, firewall's iptables backend; iptables-nft's nft-shared.c.
 #pragma once

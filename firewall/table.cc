@@ -15,7 +15,7 @@ constexpr int kRaw = -300;
 constexpr int kFilter = 0;
 constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
-constexpr int kLast = 300;  // conntrack's helpers: after whatever operators and other programs use
+constexpr int kLast = 300;  // conntrack's helpers: after all priorities that others use
 
 constexpr const char* kBetweenNetworks = "between_networks";
 constexpr const char* kFromAllocations = "from_allocations";
@@ -54,8 +54,8 @@ nft::Chain LocalhostGuard() {
           // ip daddr 127.0.0.0/8 iifname @bridges drop
           nft::Rule().Ipv4().Daddr(Prefix("127.0.0.0/8")).IifnameIn(kBridges).Drop(),
           // ip saddr 127.0.0.0/8 iifname @bridges drop
-          // The kernel's own check knows only 127.0.0.1, unless rp_filter is on, and no address at
-          // all with accept_local. With br_netfilter such a packet would also be masqueraded.
+          // The kernel's own check covers only 127.0.0.1 if rp_filter is off, and no address at all
+          // with accept_local. With br_netfilter such a packet would also be masqueraded.
           nft::Rule().Ipv4().Saddr(Prefix("127.0.0.0/8")).IifnameIn(kBridges).Drop(),
       }};
 }
@@ -86,9 +86,10 @@ nft::Chain BetweenNetworks() {
   return chain;
 }
 
-// Drops what belongs to no connection and would leave untranslated. Not between our networks, where
-// nothing is translated: with two subnets on one bridge, an ICMP redirect of the kernel makes one
-// direction pass directly between the ports, so that conntrack sees only the other.
+// Drops packets that belong to no connection and would leave the node untranslated. Does not drop
+// packets between our networks, which are never translated: with two subnets on one bridge, an ICMP
+// redirect of the kernel makes packets of one direction pass directly between the ports, so that
+// conntrack sees only the other direction.
 nft::Chain Invalid() {
   nft::Chain chain = {.name = kInvalid};
   for (const Family family : kFamilies) {
@@ -122,9 +123,9 @@ nft::Chain FromAllocations(int mark_bit) {
 }
 
 // Comes one step before the chains of iptables: what is accepted here carries the mark that the
-// static rules accept there. Every rule names an allocation's address: other packets on a bridge
-// that is not ours alone, such as the node's own to its LAN, are none of our business. In each rule
-// the cheapest match comes first (a bit, an address family, a set), since everything that the node
+// static rules accept there. Every rule names an allocation's address: we leave alone other packets
+// on a bridge that is not ours alone, such as the node's own bridge to its LAN. In each rule the
+// cheapest match comes first (a bit, an address family, a set), since everything that the node
 // forwards passes here.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
@@ -138,7 +139,7 @@ nft::Chain Forward(int mark_bit) {
   chain.rules.push_back(nft::Rule().CtState(nft::kCtInvalid).Jump(kInvalid));
   for (const Family family : kFamilies) {
     // ip saddr @alloc4 iifname @bridges goto from_allocations
-    // The interface, too: a source address from outside may be spoofed.
+    // Matches the interface, too: a source address from outside may be spoofed.
     chain.rules.push_back(nft::Rule()
                               .Only(family)
                               .SaddrIn(SetName(kAlloc, family))
@@ -158,15 +159,15 @@ nft::Chain Forward(int mark_bit) {
     // Answers and published ports were accepted above; what the node itself sends is not forwarded.
     drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kBridges));
     // ip daddr @closed4 iifname != @gateways oifname @gateways drop
-    // A bridge without a gateway of ours may be the node's own to its LAN. An allocation on it must
-    // not open all others to the LAN.
+    // A bridge without a gateway of ours may be the node's own bridge to its LAN. An allocation on
+    // such a bridge must not open all other allocations to the LAN.
     drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kGateways).OifnameIn(kGateways));
   }
   return chain;
 }
 
-// After every filter: if postrouting rules save packets' marks (CONNMARK, for two uplinks), they
-// must not save ours.
+// Clears our mark after every filter: if postrouting rules save packets' marks (CONNMARK, for two
+// uplinks), they must not save ours.
 nft::Chain Unmark(int mark_bit) {
   nft::Chain chain = {
       .name = "unmark",
@@ -190,10 +191,11 @@ nft::Chain Postrouting() {
       .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
     // ip saddr @masq4 oifname != @gateways ip daddr != 224.0.0.0/4 goto leaving
-    // A bridge without a gateway of ours, such as the node's own to its LAN, counts as outside.
+    // A bridge without a gateway of ours, such as the node's own bridge to its LAN, counts as
+    // outside.
     // ip saddr @masqlan4 oifname != @bridges ip daddr != 224.0.0.0/4 goto leaving
-    // But not for an allocation on such a bridge: with br_netfilter, packets to its neighbours pass
-    // here, too.
+    // For an allocation on such a bridge, none of our bridges counts as outside: with br_netfilter,
+    // packets to its neighbours pass here, too.
     for (const auto& [noun, inside] :
          {std::pair(kMasq, kGateways), std::pair(kMasqLan, kBridges)}) {
       chain.rules.push_back(nft::Rule()
@@ -207,8 +209,8 @@ nft::Chain Postrouting() {
   return chain;
 }
 
-// Keeps the flow's port if it is free: peers of a game, STUN or DTLS know the port, and a flow that
-// the kernel has forgotten goes on with the same port.
+// Masquerades packets. Keeps the flow's port if it is free: peers of a game, STUN or DTLS know the
+// port, and a flow that the kernel has forgotten goes on with the same port.
 nft::Chain Leaving() {
   nft::Chain chain = {.name = kLeaving};
   for (const Family family : kFamilies) {

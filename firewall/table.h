@@ -27,19 +27,20 @@ constexpr const char* kGateways = "gateways";
 constexpr const char* kIngressRestricted = "ingress_restricted";
 // Set of ifname . ifname: pairs of interfaces that may exchange packets despite an ingressPolicy.
 constexpr const char* kIngressAllowed = "ingress_allowed";
-// Sets of addresses, without the digit of their family. In this order: forwarded for; masqueraded
-// towards the outside, behind a gateway of ours and elsewhere; targets of published ports that are
-// reached with the bridge's address, if replies would otherwise bypass the node, or always; closed
-// to the outside except for published ports.
-constexpr std::string_view kAlloc = "alloc";
+// Sets of addresses of allocations, without the digit of their family.
+constexpr std::string_view kAlloc = "alloc";  // the node forwards for them
+// Their packets to the outside are masqueraded: behind a gateway of ours, and elsewhere.
+// kRandomPorts is a subset of these.
 constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kMasqLan = "masqlan";
-constexpr std::string_view kRandomPorts = "randomports";  // a subset of the masqueraded
+constexpr std::string_view kRandomPorts = "randomports";
+// Packets to their published ports get the bridge's address as source: if replies would otherwise
+// bypass the node, and always.
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
-constexpr std::string_view kClosed = "closed";
-// The mark of packets from a bridge to 127.0.0.0/8 that have passed localhost_guard: these were
-// translated to that address.
+constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
+// The mark of packets from a bridge to 127.0.0.0/8 that have passed localhost_guard: answers that
+// were translated to that address.
 constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
 constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it, too
 
@@ -49,19 +50,19 @@ constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it,
 // "alloc4", "alloc6": the set called `noun` for `family`.
 [[nodiscard]] std::string SetName(std::string_view noun, Family family);
 
-// The nft type of an address.
+// Returns the nft type of an address.
 [[nodiscard]] nft::Type AddressType(Family family);
 
-// `ip` as the bytes of a key.
+// Returns `ip` as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> AddressKey(const Ip& ip);
 
-// A link's name as the bytes of a key.
+// Returns a link's name as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> NameKey(const std::string& link);
 
 // Returns which of our tables has the set of `element`.
 [[nodiscard]] nft::TableId TableOf(const nft::Element& element);
 
-// A prefix in a rule of ours: "127.0.0.0/8". `text` must be valid.
+// Returns a prefix for a rule of ours: "127.0.0.0/8". `text` must be valid.
 [[nodiscard]] Cidr Prefix(std::string_view text);
 
 // The sets named above, and the chains that forward and masquerade for their elements.
