@@ -39,7 +39,7 @@ bool IsIpv6Localhost(const PortMapping& port) {
   return port.only == Family::kIpv6 && port.host_ip && port.host_ip->IsLoopback();
 }
 
-// Returns nullopt for every address.
+// Returns the host address; nullopt means every address.
 std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
   if (spec.host_ip.empty()) {
     return std::nullopt;
@@ -73,8 +73,8 @@ bool Collide(const PortMapping& a, const PortMapping& b) {
          share_family;
 }
 
-// Nothing answers on ::1 (rules.cc), and clients go on to 127.0.0.1. So ::1 is left out if the port
-// also answers on 127.0.0.1; alone it is an error.
+// Leaves out ports on ::1, where nothing answers (rules.cc): clients then try 127.0.0.1. Throws if
+// such a port does not also answer on 127.0.0.1.
 void LeaveOutIpv6Localhost(std::vector<PortMapping>& ports,
                            const std::vector<PortMappingSpec>& specs) {
   for (std::size_t i = 0; i < ports.size(); ++i) {

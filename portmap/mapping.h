@@ -41,9 +41,9 @@ struct PortMapping {
   std::uint16_t container_port = 0;
 };
 
-// Checks all mappings. The same protocol, host address and port twice is no error with the same
-// target (Nomad does that), but is one with another target. ::1 is left out beside 127.0.0.1 or
-// every address; alone it is an error.
+// Checks all mappings. It is an error if the same protocol, host address and port occurs twice with
+// different targets, but not with the same target, as Nomad sends it. Leaves out ::1 if the port is
+// also published on 127.0.0.1 or on every address; otherwise ::1 is an error.
 [[nodiscard]] std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs);
 
 // One entry of a map in the kernel.

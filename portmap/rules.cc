@@ -57,8 +57,9 @@ nft::Chain Entrance(const std::string& name, Point point, const nft::Rule& excep
           }};
 }
 
-// What the node itself sends was translated in `output`. But a neighbour on a link can send a frame
-// for 127.0.0.1 to the node, and what is published there is for the node alone.
+// Lets packets to 127.0.0.0/8 pass untranslated. The node's own packets were translated in `output`
+// already. A neighbour on a link can send a frame for 127.0.0.1 to the node, but ports published
+// there are for the node alone.
 nft::Rule LeaveIpv4Localhost() {
   // ip daddr 127.0.0.0/8 accept
   return nft::Rule().Ipv4().Daddr(Prefix("127.0.0.0/8")).Accept();
@@ -143,7 +144,8 @@ std::uint16_t PortIn(std::span<const std::uint8_t> field) {
   return static_cast<std::uint16_t>(field[0] << 8 | field[1]);
 }
 
-// Returns what the key of `element` stands for; nullopt if its set is none of our maps.
+// Returns the published port that the key of `element` names; nullopt if its set is none of our
+// maps.
 std::optional<DnatEntry> EntryOf(const nft::Element& element) {
   const bool any_address = IsIn(kPort, element);
   const std::span<const std::uint8_t> key(element.key);
