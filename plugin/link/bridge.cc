@@ -220,7 +220,8 @@ void CheckPresent(state::Host& host,
   const state::Record::Link& link = record.link;
   RequireUsable(bridge, link);
   if (!bridge.up) {
-    CheckAdvertisements(host, bridge, bridge, mismatches);  // while it is down, it hears none
+    // Before the bridge is up: while it is down, it receives no advertisement.
+    CheckAdvertisements(host, bridge, bridge, mismatches);
   }
   CheckIsUp(host, bridge, link, mismatches);
   const std::optional<rtnl::Link> gateway =

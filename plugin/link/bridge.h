@@ -17,11 +17,11 @@
 namespace nomad_bridge::link {
 
 // Checks the bridge of `record` and, in a VLAN with a gateway, the gateway's link: they exist and
-// are up, the gateway has the addresses link.gateways (none if the network is no gateway), and the
-// node forwards for their families. If an address is missing, other IPv4 addresses and overlapping
-// IPv6 addresses are an error, or are removed, as forceAddress says. Addresses of another network
-// of ours stay. Creates a missing bridge, unless the bridge is adopted, or exists under another
-// name and still has the gateway's address. Returns the bridge; nullopt if it is missing.
+// are up, the gateway has the addresses link.gateways (none without isGateway), and the node
+// forwards for their families. If an address is missing, other IPv4 addresses and overlapping IPv6
+// addresses are an error, or are removed, as forceAddress says. Addresses of another network of
+// ours stay. Creates a missing bridge, unless the bridge is adopted, or exists under another name
+// and still has the gateway's address. Returns the bridge; nullopt if it is missing.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record& record,
                                       Mismatches& mismatches);
@@ -37,9 +37,8 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 [[nodiscard]] bool PassesIpChains(const rtnl::Link& bridge, Family family);
 
 // Returns whether the bridge of `record` is adopted: it exists and is not ours alone, so it may
-// connect strangers. `record` is about to be written. The answer is found for the first attachment
-// on a bridge and never revised: while an attachment lives on the bridge, later attachments of its
-// network get the same answer.
+// connect strangers. `record` is about to be written. While an attachment lives on the bridge,
+// later attachments of its network get the same answer as that attachment.
 [[nodiscard]] bool IsAdopted(state::Host& host, const state::Record& record);
 
 // The bridge, and the node's own interface on it: the bridge itself, or the gateway of a VLAN.
@@ -48,7 +47,8 @@ struct BridgeAndGateway {
   rtnl::Link gateway;
 };
 
-// Returns both links. To be called after CheckBridge() has repaired, so both exist.
+// Returns both links. Call it after CheckBridge() in mode kRepair, which makes sure that both
+// exist.
 [[nodiscard]] BridgeAndGateway RequireBridgeAndGateway(state::Host& host,
                                                        const config::LinkSpec& link);
 

@@ -27,8 +27,9 @@ struct Container {
 // Opens CNI_NETNS. `host` is the host's own namespace.
 [[nodiscard]] Container OpenContainer(const cni::Request& request, const netlink::Netns& host);
 
-// Does the same. Returns nullopt if the namespace is gone, not visible here, or not named; also if
-// its path, which is the path in `record`, now leads to the host's own namespace.
+// Like OpenContainer(), but returns nullopt if the namespace is gone, is not visible here, or has
+// no path in the request; also if its path, which is the path in `record`, now leads to the host's
+// own namespace.
 [[nodiscard]] std::optional<Container> FindContainer(
     const cni::Request& request,
     const netlink::Netns& host,
@@ -38,7 +39,7 @@ struct Container {
 struct Inside {
   netlink::NetnsId netns;
   rtnl::Link link;
-  std::vector<Cidr> addresses;  // without link-local ones
+  std::vector<Cidr> addresses;  // without link-local addresses
 };
 // Returns nullopt if there is no such interface, or no path visible here leads to the namespace.
 [[nodiscard]] std::optional<Inside> FindInside(const std::string& netns_path,
@@ -62,7 +63,7 @@ enum class ExpectedState { kUp, kAny };
                                                      const cni::Result& expected,
                                                      ExpectedState state);
 
-// Does the same for lo, which only has to be up.
+// Like DiffContainer(), but for lo, which only has to be up.
 [[nodiscard]] std::vector<std::string> DiffLoopback(Container& container);
 
 // Returns the addresses of the container's interface according to `result`: the addresses of

@@ -24,7 +24,7 @@ void PrepareSysctls(Container& container,
   const rtnl::Link& link = veth.container;
   netlink::InNetns(container.netns, [&] {
     if (HasFamily(addresses, Family::kIpv6)) {
-      // On lo, too: packets that the container sends to its own addresses go through lo.
+      // lo needs IPv6, too: packets that the container sends to its own addresses go through lo.
       EnsureIpv6IsOn(link);
       EnsureIpv6IsOn(container.net.RequireLink("lo"));
       netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "keep_addr_on_down"), "1");
@@ -131,7 +131,7 @@ void ConfigureContainer(state::Host& host,
   }
   PrepareSysctls(container, veth, addresses, config);
   for (const Cidr& address : addresses) {
-    // Not waited for yet: the kernel prepares the addresses while the link comes up.
+    // Does not wait yet: the kernel prepares the addresses while the link comes up.
     container.net.AssignAddress(veth.container, address, config.enable_dad);
   }
   container.net.Change(veth.container, {.up = true});

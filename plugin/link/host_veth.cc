@@ -56,9 +56,10 @@ std::string ChangedSettings(rtnl::Socket& net,
   return Joined(changed, ", ");
 }
 
-// Deletes a pair. The kernel removes a link from sight long before it has finished: the rest is a
-// grace period of RCU, nine tenths of a DEL. A child process waits for it. The child also waits for
-// what was removed from nf_tables, because it is the last to close those sockets.
+// Deletes a pair. The kernel hides a link at once, and then waits for an RCU grace period, which
+// would be nine tenths of the time of a DEL. A child process waits instead. The child is also the
+// last to close the nf_tables sockets, so it waits until the kernel has freed what was removed
+// there.
 void DeletePair(state::Host& host, const rtnl::Link& host_end) {
   if (!state::MayStartChild()) {
     host.net.EnsureLinkGone(host_end.name);
@@ -193,7 +194,7 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
   // bridge's port does not need them, and the kernel compares every link that comes or goes later
   // with all of them.
   const std::string disable_ipv6 = netlink::Ipv6Setting(host_end.name, "disable_ipv6");
-  if (record.HasIpv6()) {  // then the container's settings are written in our procfs, too
+  if (record.HasIpv6()) {  // then our procfs instance is mounted anyway
     netlink::SetSysctlIfPresent(disable_ipv6, "1");
   } else {
     netlink::SetOneSysctlIfPresent(disable_ipv6, "1");

@@ -14,7 +14,8 @@ bool IsAt(const std::string& path, const state::Record& record) {
   if (!netns || netns->id() != record.netns) {
     return false;
   }
-  return record.netns.cookie == 0 ? !record.Has(cni::Part::kLink)  // else it would have a host veth
+  // Without a cookie, only its host veth shows whether an attachment with a link of ours is alive.
+  return record.netns.cookie == 0 ? !record.Has(cni::Part::kLink)
                                   : record.netns.cookie == rtnl::Socket::In(*netns).NetnsCookie();
 }
 

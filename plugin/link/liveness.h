@@ -28,9 +28,9 @@
 namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
-// Does the same for one of many attachments. `veth` is its host veth if a list of links had it. The
-// kernel deletes a veth together with the namespace of its peer, so a listed veth proves that the
-// attachment is alive. Without it, asks the kernel.
+// Like IsAlive() above, for one of many attachments. `veth` is its host veth if a list of links had
+// it. The kernel deletes a veth together with the namespace of its peer, so a listed veth proves
+// that the attachment is alive. Without it, asks the kernel.
 [[nodiscard]] bool IsAlive(state::Host& host,
                            const state::Record& record,
                            const std::optional<rtnl::Link>& veth);

@@ -11,8 +11,8 @@
 namespace nomad_bridge::link {
 namespace {
 
-// Returns the network that gave `link` an address, also if the network is idle; empty if no network
-// of ours but `except` did.
+// Returns the name of the network that gave `link` an address, even if the network has no
+// attachment now. Ignores the network `except`. Returns "" if there is no such network.
 std::string NetworkOn(rtnl::Socket& net,
                       const rtnl::Link& link,
                       const state::Checkpoint& known,

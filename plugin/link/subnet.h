@@ -24,9 +24,10 @@ namespace nomad_bridge::link {
 // over like this if its network's config now names another bridge.
 [[nodiscard]] std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker);
 
-// Returns a mismatch if a link takes more than single addresses from `gateway` of `record`, which
-// is about to be set up: either the network's allocations or the hosts behind that link would be
-// unreachable. `known` names the network behind that link. Costs one dump of the routes.
+// Returns a mismatch if a link takes addresses from the subnet of `gateway`; ignores routes for
+// single addresses. `record`, which has that gateway, is about to be set up: either the network's
+// allocations or the hosts behind that link would be unreachable. `known` names the network behind
+// that link. Costs one dump of the routes.
 [[nodiscard]] std::optional<Mismatch> FindTaker(rtnl::Socket& net,
                                                 const state::Checkpoint& known,
                                                 const state::Record& record,

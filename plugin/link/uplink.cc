@@ -19,7 +19,8 @@ bool IsHostEnd(const rtnl::Link& link) {
           state::ParseAlias(link.alias));
 }
 
-// Host ends have such names: from the reference plugins (8 digits), Docker (7) and us (11).
+// Returns whether `name` looks like a generated name of a host end: "veth" and 8 hex digits
+// (reference plugins), 7 (Docker) or 11 (ours).
 bool IsGeneratedName(std::string_view name) {
   constexpr std::string_view kPrefix = "veth";
   constexpr std::size_t kLeastDigits = 7;

@@ -1,6 +1,6 @@
-// The links that lead out of the node: whether a bridge has an uplink, so that the node itself
-// reaches its LAN through it; what has a MAC on this node's side of the bridge; and how large
-// packets may be on the way out.
+// Finds the links that lead out of the node. Answers whether a bridge has an uplink, by which the
+// node itself may reach its LAN; who has a MAC on this node's side of a bridge; and how large
+// packets may be on their way out.
 //
 // Uplink  Any port of a bridge but the host end of a container. A host end is a veth whose other
 //         end is in another namespace, and whose name begins with "veth" or, for systemd-nspawn,
@@ -39,17 +39,17 @@ namespace nomad_bridge::link {
                                                        const std::string& bridge_name,
                                                        const Mac& mac);
 
-// Returns those of `links` through which the node is reached: links that are not ports of a bridge,
-// and bridges with an uplink. Such a bridge counts as operational only if an uplink is. `links` are
-// all links of the node.
+// Returns the `links` through which other machines reach the node: links that are not ports of a
+// bridge, and bridges with an uplink. A bridge counts as operational only if one of its uplinks is
+// operational. `links` are all links of the node.
 [[nodiscard]] std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links);
 
-// Returns an address outside every network of a node, so the kernel looks up its default route. (A
-// list of the routes would grow with their number, and the kernel takes a query for 0.0.0.0 as one
-// for itself.)
+// Returns an address outside every network of a node: a lookup of its route finds the default
+// route. (The cost of a list of all routes would grow with their number, and the kernel treats
+// 0.0.0.0 as an address of its own.)
 [[nodiscard]] Ip Beyond(Family family);
 
-// Costs a round trip for each family.
+// Returns for which families the node has a default route. Costs a round trip for each family.
 [[nodiscard]] state::Record::DefaultRoutes FindDefaultRoutes(rtnl::Socket& net);
 
 // Returns the MTU in bytes for the config's value `wanted`; 0 means the kernel's default. For

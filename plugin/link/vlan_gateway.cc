@@ -52,7 +52,8 @@ void CheckGateway(state::Host& host,
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(vlan))) {
     differs("cut off from its VLAN", [&] { host.net.SetPortVlans(bridge, MembershipIn(vlan)); });
   }
-  CheckAdvertisements(host, bridge, link, mismatches);  // while it is down, it hears none
+  // Before the link is up: while it is down, it receives no advertisement.
+  CheckAdvertisements(host, bridge, link, mismatches);
   if (!link.up) {
     differs("down", [&] { host.net.Change(link, {.up = true}); });
   }
