@@ -133,7 +133,7 @@ class Builder {
   const SourceText& source_;
   std::string_view text_;
   std::size_t next_;
-  std::vector<Node> open_;  // the only element of the first is the file's value
+  std::vector<Node> open_;  // the first has one element: the file's value
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ class Walk {
   const Program& program_;
   const std::map<std::string, std::vector<Cidr>>& lists_;
   const Connection& connection_;
-  std::vector<std::string> sets_;  // in which the peer is
+  std::vector<std::string> sets_;  // the sets that the peer is a member of
   const End* peer_ = nullptr;
   bool is_refused_ = false;
 };

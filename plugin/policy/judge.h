@@ -28,7 +28,7 @@ struct Connection {
 // The result of the policies that apply to one end.
 struct Opinion {
   std::string by;  // the comment of the deciding step, "api#0"; empty: no policy judges it
-  std::string would_be_refused_by;  // of audited policies
+  std::string would_be_refused_by;  // the same, for audited policies
 };
 
 struct Answer {

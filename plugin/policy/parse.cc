@@ -1,4 +1,4 @@
-// Parses files to policies: which keys there are, and which values are allowed.
+// Parses policy files. Defines which keys exist, and which values they allow.
 #include <algorithm>
 #include <filesystem>
 #include <tuple>

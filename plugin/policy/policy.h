@@ -3,12 +3,14 @@
 // Shapes  /etc/nomad-bridge/policy.d/*.json, each {"version": 1, "addresses": {...}, "policies":
 //         [...]}, comments allowed. All files of the directory together are one set of policies, in
 //         the order of the file names.
-//         A policy with `to` applies to what reaches the allocations that it selects: closed by
-//         default, then open to what any `allow` of any such policy says. A policy with `from`
-//         applies to what they may reach: `deny` closes, `allow` closes all but what it says.
-// Units   ports are host byte order, those of the allocation itself.
+//         A policy with `to` applies to connections to the allocations that it selects, and refuses
+//         all of them, except those that an `allow` of any such policy names. A policy with `from`
+//         applies to connections from the allocations that it selects: `deny` refuses what it
+//         names, `allow` refuses everything except what it names.
+// Units   Ports are in host byte order, and are the allocation's own ports, not published ones.
 // Errors  kInvalidConfig: msg is "FILE:LINE:COLUMN: ..." with key and value, details the allowed
-//         values; kIo for a directory that cannot be read. No directory: no policies.
+//         values; kIo for a directory that cannot be read. If there is no directory, there are no
+//         policies.
 // Source  docs/policy.md
 #pragma once
 
@@ -43,7 +45,7 @@ struct Selector {
 struct Peer {
   enum class Kind {
     kSameNamespace,  // allocations in the namespace of the selected allocation
-    kOutside,        // no allocation of ours on this node, nor the node itself
+    kOutside,        // neither an allocation of ours on this node, nor the node
     kNode,
     kAny,
     kSelector,   // selected allocations on this node
@@ -76,7 +78,7 @@ struct Ports {
 [[nodiscard]] std::optional<Ports> FindPorts(std::string_view text);
 [[nodiscard]] std::string Text(const Ports& ports);
 
-// Matches each of its peers with each of its ports; without ports with any protocol.
+// Matches every combination of its peers and ports; without ports, matches any protocol.
 struct Entry {
   std::vector<Peer> peers;
   std::vector<Ports> ports;
@@ -107,8 +109,8 @@ struct Policies {
   bool are_named = false;  // some file has the key `policies`, even if the list is empty
 };
 
-// Used unless `directory` names another one. `remarks` gets what is no error: an empty directory, a
-// file that is left out, overlapping prefixes.
+// The usual `directory`. ReadPolicies() adds to `remarks` what is no error: an empty directory, a
+// file that it leaves out, overlapping prefixes.
 constexpr const char* kPolicyDirectory = "/etc/nomad-bridge/policy.d";
 [[nodiscard]] Policies ReadPolicies(const std::string& directory,
                                     std::vector<std::string>& remarks);

@@ -1,7 +1,8 @@
 // Compiles the policies of a workload into the steps that a new connection passes.
 //
 // Only enforced policies decide. Audited policies are tried after them, on what the enforced ones
-// let pass, by a chain that only counts. In both, `only` sets policies without it aside.
+// let pass, by a chain that only counts. In both cases, a policy with `only` sets policies without
+// `only` aside.
 #include "plugin/policy/program.h"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ std::string InWords(std::string_view verb, Direction direction, const Entry& ent
              ports);
 }
 
-// Counts what no `allow` lets pass.
+// Returns the counter of connections that no `allow` lets pass.
 Counted DefaultOf(const Policy& policy) {
   return {CounterName(policy, policy.is_audited ? "would" : "refused", Text(policy.selector)),
           policy.name};
@@ -137,7 +138,7 @@ class Maker {
   }
 
  private:
-  // kTrial, what audited policies would refuse, comes after what enforced policies let pass.
+  // kTrial comes after kEnforced: it tries audited policies on what enforced policies let pass.
   enum class Stage { kEnforced, kTrial };
 
   void AddChain(std::vector<Chain>& chains, std::vector<Step> steps) const {
@@ -210,8 +211,8 @@ class Maker {
     }
   }
 
-  // What closed policies allow goes to the chain `next`, if there is one; the rest is counted. In a
-  // trial only audited policies count: enforced policies count where they decide.
+  // Adds steps that send what closed policies allow to the chain `next`, if there is one, and count
+  // the rest. In a trial only audited policies count: enforced policies count where they decide.
   void AddClosed(std::vector<Step>& steps,
                  const PolicyList& closed,
                  const std::string& next,

@@ -1,16 +1,17 @@
-// Policies in the form in which the kernel judges by them: for each kind of allocation the chains
-// that a new connection passes, and the sets that the allocation is a member of. Plain values:
-// rules/ turns them into nf_tables rules, and `policy test` walks them as the kernel does.
+// Policies in the form that the kernel uses: for each kind of allocation, the chains that a new
+// connection passes, and the sets that the allocation is a member of. Plain values: rules/ turns
+// them into nf_tables rules, and `policy test` walks them as the kernel does.
 //
 // Counts  A connection is counted by the first allow that matches it, and by each closed policy
 //         that refuses it.
 // Node    The node always reaches allocations: in-chains judge what others send, so an allow from
 //         `node` adds no step there.
-// Names   Names of sets and chains are hashes of their content. What did not change keeps its name,
-//         and changed content has another name, so nothing ever changes under a packet. A set:
-//         "3a1f0c92...", of which rules/ makes "sel4-3a1f0c92..." and "sel6-3a1f0c92...". Chains:
-//         "in-9b21...", "out-1c...", "in-audit-9b21..." if it only counts. Counters: "api-0-5d2e",
-//         beginning with the policy's name, so that an unchanged rule goes on counting.
+// Names   Names of sets and chains are hashes of their content. Unchanged content keeps its name,
+//         and changed content gets another name, so no chain changes while a packet passes it. A
+//         set: "3a1f0c92...", of which rules/ makes "sel4-3a1f0c92..." and "sel6-3a1f0c92...".
+//         Chains: "in-9b21...", "out-1c...", "in-audit-9b21..." if it only counts. Counters:
+//         "api-0-5d2e", beginning with the policy's name, so that an unchanged rule goes on
+//         counting.
 // Errors  Parse() throws kDecode for a text that Text() has not written.
 // Source  docs/policy.md
 #pragma once
@@ -67,7 +68,7 @@ struct Chain {
 
 // The sets and chains of one kind of allocation.
 struct Judgement {
-  std::vector<std::string> sets;   // whose members its addresses are
+  std::vector<std::string> sets;   // that its addresses are members of
   std::optional<std::string> in;   // chain for what reaches it; nullopt: nothing is judged
   std::optional<std::string> out;  // chain for what it sends; nullopt: nothing is judged
 
@@ -114,11 +115,11 @@ class Program {
   // Returns all counters by name.
   [[nodiscard]] std::map<std::string, CounterOf> Counters() const;
   // Returns for each set, by name, what it selects, for people: "namespace=prod job=lb". If some
-  // policy says same-namespace, includes that set of each of `namespaces`.
+  // policy has the peer same-namespace, includes the set of each of `namespaces`.
   [[nodiscard]] std::map<std::string, std::string> SetTexts(
       const std::set<std::string>& namespaces = {}) const;
 
-  // The whole program as ADD reads it, and back.
+  // Text() returns the whole program in the form that ADD reads, and Parse() reads it.
   [[nodiscard]] const std::string& Text() const { return text_; }
   [[nodiscard]] static Program Parse(std::string text);
 

@@ -111,7 +111,8 @@ std::string PolicyText(const Policy& policy) {
   return text;
 }
 
-// The prefix of a peer contains '/', which no name does.
+// Returns the name under which steps use a list. A prefix that a peer names is a list under its own
+// text, which contains '/' as no other name does; steps then use only the hash.
 std::string NameInSteps(const std::string& name, std::string_view prefixes) {
   const std::string hash = Hex(StableHash(prefixes), kHashDigits);
   return name.find('/') == std::string::npos ? Cat(name, '-', hash) : hash;

@@ -29,17 +29,17 @@ namespace nomad_bridge::policy {
 
 [[nodiscard]] std::string Write(const Policies& policies);
 
-// The parts of a text, which has to outlive the parts.
+// The parts of a text. The text must outlive them.
 struct Parts {
   std::string_view judged;
   std::string_view lists;
   std::string_view hash;  // of `judged`
 };
 [[nodiscard]] Parts Split(std::string_view text);
-// Throws unless the hash in the first line is that of the judged part.
+// Throws unless the hash in the first line matches the judged part.
 void RequireWhole(std::string_view text);
 
-// From names in Policies::addresses to the names that steps use.
+// Maps names in Policies::addresses to the names that steps use.
 using ListNames = std::map<std::string_view, std::string_view>;
 
 struct Selected {
