@@ -13,8 +13,7 @@ config::Config WithPossibleChecks(config::Config config, state::Host& host) {
   }
   constexpr const char* kWhy =
       "the kernel has no bridge family of nf_tables (CONFIG_NF_TABLES_BRIDGE)";
-  // What the operator requests is refused; what is only a default is left out, with a line in the
-  // log.
+  // Refuses what the operator requests. Leaves out what is only a default, and logs a line.
   if (is_isolated) {
     throw Error(Code::kUnsupportedField, "unsupported 'ingressPolicy': \"isolated\"", kWhy);
   }

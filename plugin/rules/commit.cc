@@ -50,9 +50,9 @@ std::vector<nft::Element> ElementsBut(const state::Record& record, const state::
   return elements;
 }
 
-// Returns the shared elements that `other` needs. A DEL removes the own elements of a part under
-// the rules' lock. Until then, a part in phase kLeaving still needs the shared elements. So of
-// several concurrent DELs, the last one finds that no attachment needs them.
+// Returns the shared elements that `other` needs. A DEL removes a part's own elements under the
+// rules' lock. Until then, a part in phase kLeaving still needs the shared elements. So if several
+// DELs run at once, the last of them finds that no attachment needs the shared elements.
 std::vector<nft::Element> ElementsNeededBy(state::Host& host, const state::Record& other) {
   state::Record rest = other;
   std::erase_if(rest.parts, [](const auto& part) { return part.second == state::Phase::kLeaving; });
@@ -261,7 +261,8 @@ Committed Commit(state::Host& host, const state::Record& record) {
 }
 
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {
-  // From the record, not from a dump of the sets: the same work with any number of attachments.
+  // Takes the elements from the record, not from a dump of the sets, so the work does not grow with
+  // the number of attachments.
   std::vector<nft::Element> elements = ElementsBut(record, rest);
   if (elements.empty()) {
     return;

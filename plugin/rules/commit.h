@@ -28,7 +28,7 @@ struct Committed {
 // Also removes elements that all attachments behind an interface share, if no attachment needs them
 // any more.
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);
-// Removes those of `elements` that have an owner and still belong to it. If `gone` names the
+// Removes the `elements` that have an owner and still belong to that owner. If `gone` names the
 // attachment that is being removed, also removes shared elements that no other attachment needs.
 void RemoveElements(state::Host& host,
                     const std::vector<nft::Element>& elements,

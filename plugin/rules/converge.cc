@@ -119,8 +119,9 @@ class Convergence {
   }
 
   // Returns false if elements are missing, too, so that everything has to be compared. Before
-  // nearly every ADD, others change rules of their own. The hashes then show that our rules are
-  // unchanged. To describe our rules and compare them would take longer than the rest of the ADD.
+  // nearly every ADD, other programs have changed rules of their own. The hashes then show that our
+  // rules are unchanged. To describe our rules and compare them would take longer than the rest of
+  // the ADD.
   bool CompareTables() {
     if (HashesOfRules() == checkpoint_.rules_hashes && CompareStaticRules()) {
       return true;
@@ -207,11 +208,11 @@ class Convergence {
     checkpoint_.table_handles = firewall::HandlesOf(host_.nft, NodeTableIds(has_port_filter_));
     checkpoint_.rules_hashes = HashesOfRules();
     if (host_.nft.Generation() != compared.generation) {
-      checkpoint_.rules_hashes.clear();  // perhaps hashes of rules that others have changed since
+      checkpoint_.rules_hashes.clear();  // the hashes may be of rules that others have changed
     }
   }
 
-  // Notes what is in force from now on.
+  // Writes into the checkpoint what is in force now.
   void Note(std::uint32_t generation) {
     checkpoint_.generation = generation;
     checkpoint_.tables_revision = kTablesRevision;

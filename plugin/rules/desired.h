@@ -1,8 +1,8 @@
 // The elements that live attachments of the node should have in our table, and which other elements
 // may stay. Reads all records.
 //
-// Lives   while the caller holds the rules' lock: without it, parts may become live or stop being
-//         live.
+// Locks   The caller holds the rules' lock while it uses this object: without the lock, parts may
+//         become live or stop being live.
 // Errors  kKernel, kIo.
 #pragma once
 
@@ -58,7 +58,7 @@ class DesiredState {
   std::vector<state::Record> live_;
   std::map<std::string, Explained> recorded_;  // by owner: every attachment with a record
   firewall::DesiredElements elements_;
-  std::vector<nft::Element> shared_;          // that a record names, each once
+  std::vector<nft::Element> shared_;          // the shared elements of all records, each once
   std::map<Ip, std::string> address_owners_;  // of live attachments
   mutable link::HeldAddresses held_{host_};
 };

@@ -79,8 +79,8 @@ std::vector<std::string> IsolatedPorts(const state::Record& record) {
                                                               : std::vector<std::string>();
 }
 
-// Returns the ports on which table bridge drops link-local addresses. Policies know nothing of
-// these addresses, which would otherwise be a way around them.
+// Returns the ports on which table bridge drops link-local addresses. Policies do not cover these
+// addresses, so allocations could use them to bypass policies.
 std::vector<std::string> JudgedPorts(const state::Record& record) {
   return record.rules.policy.MayRefuse() ? ForwardedPorts(record) : std::vector<std::string>();
 }

@@ -117,7 +117,7 @@ void CheckOtherFirewalls(state::Host& host,
     return;
   }
   if (foreign::CheckOtherFirewalls(host, record, mismatches) && mismatches.is_repairing()) {
-    // Only if every tool answered. If a tool failed, the next command asks it again.
+    // Saves this only if every tool answered. If a tool failed, the next command asks it again.
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
       // Another ADD may have added the name meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);

@@ -21,10 +21,11 @@ namespace nomad_bridge::rules {
 // Returns whether the node forwards for `record`. If not, the record's mark bit has no effect.
 [[nodiscard]] bool HasForwardHook(const state::Record& record);
 
-// Returns the mark bit in use: the checkpoint's, else a live attachment's, else the default.
+// Returns the mark bit in use: the bit in the checkpoint; without one, the bit of a live
+// attachment; without one, the default.
 [[nodiscard]] int MarkBitInUse(const state::Checkpoint& checkpoint, LazyDesiredState& desired);
 
-// Returns the mark bit of `record` if the node forwards for it, else the bit in use.
+// Returns the mark bit of `record` if the node forwards for it, otherwise the bit in use.
 [[nodiscard]] int MarkBitFor(const state::Record& record,
                              const state::Checkpoint& checkpoint,
                              LazyDesiredState& desired);

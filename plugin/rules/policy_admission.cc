@@ -22,7 +22,8 @@ constexpr const char* kAnswers = "answers";
 constexpr const char* kLinkLocal = "link_local";
 // Before our chain forward, which accepts only what policies let pass.
 constexpr int kBeforeFilter = -2;
-// nft's dstnat in the bridge family: before the bridge hands a frame over and its route may change.
+// nft's dstnat in the bridge family: before the bridge hands a frame over to the IP chains, which
+// may change its route.
 constexpr int kBridgeDstnat = -300;
 
 firewall::SetRow FlowSet(std::string_view noun) {
@@ -59,7 +60,7 @@ std::vector<firewall::SetRow> Shapes() {
           {kPrefixes, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
 }
 
-// Judges only new connections. Conntrack knows the established ones, and they go on.
+// Judges only new connections. Connections that conntrack knows go on.
 nft::Chain Admission(const char* name, Point point, const char* judge) {
   return {.name = name,
           .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
@@ -121,8 +122,8 @@ nft::Chain JudgeToNode() {
   return chain;
 }
 
-// Drops packets that borrow an allocation's address. Otherwise policies would judge a machine
-// elsewhere that uses the address by the allocation's labels.
+// Drops packets that have an allocation's address as source but come in by another interface.
+// Otherwise policies would treat any machine that uses the address like the allocation.
 std::vector<nft::Rule> DropBorrowed() {
   std::vector<nft::Rule> rules;
   rules.reserve(kFamilies.size());

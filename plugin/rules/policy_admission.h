@@ -53,7 +53,7 @@ constexpr std::uint32_t kCutMark = 0x6e626375;
 // The base chains, which judge only new connections, and the maps.
 extern const firewall::Contributor kPolicy;
 
-// In table bridge nomad-bridge: what the ports of judged allocations let through.
+// The chains of table bridge nomad-bridge that decide what passes the ports of judged allocations.
 extern const firewall::Contributor kPolicyPorts;
 // The set of these ports: names of host veths.
 constexpr const char* kJudgedPorts = "judged";

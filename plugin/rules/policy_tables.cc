@@ -127,8 +127,8 @@ class StepRules {
   bool may_be_to_node_;
 };
 
-// Returns the chain with its rules. In the chain of what reaches an allocation, the peer of a step
-// is the packet's source; in the chain of what the allocation sends, the destination. For answers
+// Returns the chain with its rules. In the chain for packets to an allocation, the peer of a step
+// is the packet's source; in the chain for packets from an allocation, its destination. For answers
 // it is the other way round.
 nft::Chain ChainFor(const policy::Chain& chain, ReadAs read_as) {
   nft::Chain made = {.name = read_as == ReadAs::kAnswer ? AnswersOf(chain.name) : chain.name};

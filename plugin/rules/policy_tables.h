@@ -2,11 +2,11 @@
 // look up, and the elements of an attachment: in these sets, and in the maps that lead to the
 // chains. (The chains of policy_admission.h look up the maps.)
 //
-// Shapes  Everything is in table inet nomad-bridge. Maps in4, in6, out4, out6 lead from an
-//         allocation's address to the chain of what reaches the allocation, and of what it sends;
-//         in_answers4 and so on lead to the same with source and destination exchanged. A set
-//         "sel4-<hash>" holds the addresses of the allocations that a selector selects; a set
-//         "adr4-<hash>" holds a list of prefixes.
+// Shapes  Everything is in table inet nomad-bridge. Maps in4 and in6 lead from an allocation's
+//         address to the chain for packets to the allocation, maps out4 and out6 to the chain for
+//         packets from it. Maps in_answers4 and so on lead to the same chains with source and
+//         destination exchanged. A set "sel4-<hash>" holds the addresses of the allocations that a
+//         selector selects; a set "adr4-<hash>" holds a list of prefixes.
 // Kinds   Attachments of one kind are members of the same sets and have the same chains. The first
 //         attachment of a kind brings its chains, which stay until other policies are applied.
 // Source  docs/policy.md, docs/rules.md
@@ -27,16 +27,17 @@
 
 namespace nomad_bridge::rules {
 
-// Returns why the policies in force cannot be read; nullopt if they can, or if there are none. If
-// the file is gone, but the checkpoint or the kernel still has policies, what these refuse must not
-// be let in. Asks the kernel only if there is no file.
+// Returns why the policies in force cannot be read; nullopt if they can, or if there are none. Also
+// returns an error if the file is gone, but the checkpoint or the kernel still has policies: nobody
+// may let in what they refuse. Asks the kernel only if there is no file.
 [[nodiscard]] std::optional<Error> FindUnreadPolicies(state::Host& host);
 // Throws what FindUnreadPolicies() returns.
 void RequireReadPolicies(state::Host& host);
-// Returns whether the kernel judges by policies.
+// Returns whether the kernel has policies in force.
 [[nodiscard]] bool AreInKernel(state::Host& host);
 
-// Returns what `program` makes of `record`; nothing if our rules do not forward for it.
+// Returns the chains and sets that `program` has for `record`; none if our rules do not forward for
+// it.
 [[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,
                                             const policy::Program& program);
 // Returns `record` with that judgement.
@@ -48,7 +49,7 @@ void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host);
 
-// For the name of each kind, a workload of that kind.
+// One workload of each kind, by the kind's name.
 using Kinds = std::map<std::string, cni::Workload>;
 // Returns the name of the kind; empty if no policy applies.
 [[nodiscard]] std::string KindOf(const policy::Judgement& judgement);

@@ -1,5 +1,5 @@
-// Deletes conntrack entries of UDP flows after a change of the rules. The kernel would treat these
-// flows by the former rules, as long as their entries last.
+// Deletes conntrack entries of UDP flows after a change of the rules. Otherwise the kernel would
+// treat these flows by the former rules as long as their entries exist.
 //
 // Order    Call these functions once the new rules are in force, or the old ones are gone.
 //          Otherwise a packet in between begins the same flow again, by the former rules.

@@ -24,9 +24,9 @@ struct NodePolicies {
 // Returns the ids of those tables, in the same order.
 [[nodiscard]] std::vector<nft::TableId> NodeTableIds(bool has_port_filter);
 
-// A hash of those tables, which tells them from another release's. It is a constant because
-// describing the tables takes longer than the rest of a CHECK that finds nothing changed;
-// tests/unit/rules_tables_test.cc computes it.
+// A hash of those tables. A checkpoint with another hash shows that another release made the
+// tables. It is a constant because describing the tables takes longer than the rest of a CHECK that
+// finds nothing changed; tests/unit/rules_tables_test.cc computes it.
 constexpr const char* kTablesRevision = "a8263d9accaee067";
 
 // Returns the row that describes the set of `element`; nullptr if no contributor has a set of that
