@@ -31,8 +31,8 @@ Acquired WithLeases(const state::Record& intent,
   return acquired;
 }
 
-// Tells whether the kernel shows that an address without a lease is in use: its lease was lost, or
-// is in another directory. Takes a few round trips, with any number of attachments.
+// Returns whether the kernel shows that an address without a lease is in use: its lease was lost,
+// or is in another directory. Takes a few round trips, whatever the number of attachments.
 struct InUse {
   state::Host& host;
   const state::Record& intent;
@@ -71,7 +71,8 @@ struct InUse {
 
 // Returns whether the lease is stale. Such a lease is from before the boot, or was written for the
 // container of another plugin. The time of a lease alone proves nothing, because the clock may have
-// been set since. So also no container has the address, and the owner has no record of this boot.
+// been set since. So the lease is stale only if also no container has the address, and the owner
+// has no record of this boot.
 bool IsOver(state::Host& host,
             const ipam::Store& store,
             const AttachmentId& owner,
@@ -127,8 +128,9 @@ void ReleaseAbandoned(ipam::Store& store,
 }
 
 // Leases the addresses that containers of other plugins have. Their own leases are in another
-// directory. A container that has never sent a packet is seen only in its namespace. To look into
-// every namespace is too slow for every ADD, so a lease remembers what was found.
+// directory. A container that has never sent a packet can be found only in its namespace. Looking
+// into every namespace would be too slow for every ADD, so a lease stores each address that was
+// found.
 void LeaseHeldAddresses(state::Host& host,
                         ipam::Store& store,
                         const std::vector<ipam::RangeSet>& sets,
@@ -195,8 +197,8 @@ std::string Describe(const ipam::RangeSet& set) {
 
 // Removes stale attachments from a full pool, and tries again. This reads all records of the
 // network. Only one command does so at a time: if two looked at the same stale attachment, the
-// second would find it locked or already gone, and report a full pool. Each command therefore tries
-// first whether the command before it has freed an address.
+// second would find it locked or already gone, and report a full pool. Each command therefore first
+// tries again, because the command before it may have freed an address.
 Choice TryAcquireFromFull(state::Host& host,
                           const config::Config& config,
                           const state::Record& intent,

@@ -25,9 +25,10 @@ struct Acquired {
 };
 
 // Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD
-// of this attachment. Takes its addresses again if the network still offers them, and releases the
-// others. With another IPAM plugin than host-local, chooses no address yet. The record then names
-// the plugin, so that DEL can run it. AskDelegatedIpam() runs its ADD once the link exists.
+// of this attachment. Chooses the addresses of that record again if the network still offers them,
+// and releases its other addresses. If the IPAM plugin is not host-local, chooses no address yet:
+// the record names the plugin, so that DEL can run it, and AskDelegatedIpam() runs its ADD once the
+// link exists.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,

@@ -53,7 +53,8 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
   }
 }
 
-// Writes into each record what the new policies make of it, so that its DEL finds its elements.
+// Writes into each record which chains and sets the new policies have for it, so that its DEL finds
+// its elements.
 void NoteJudgements(state::Host& host, const policy::Program& program) {
   host.records.Update([&](state::Record& record) {
     const state::Record former = std::exchange(record, rules::WithPolicies(record, program));

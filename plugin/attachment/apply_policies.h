@@ -21,7 +21,8 @@
 
 namespace nomad_bridge::attachment {
 
-// Returns the traffic that the policies in force do not see, for people (rules/bridge_netfilter.h).
+// Returns messages for people about traffic that the policies in force do not see
+// (rules/bridge_netfilter.h).
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host);
 
 struct ReachChanges {

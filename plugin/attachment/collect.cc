@@ -263,7 +263,7 @@ class Collector {
   state::RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
-  std::optional<link::HeldAddresses> held_;  // as found for one directory
+  std::optional<link::HeldAddresses> held_;  // read again for each directory
   Dumps dumps_{host_.nft};
 };
 

@@ -5,8 +5,8 @@
 // Stale    An attachment is stale if its namespace is gone, or if a killed command left it
 //          (liveness.h). For a GC with a list of valid attachments every other attachment is stale.
 //          An attachment that a command works on counts as alive.
-// Leases   A file that only reserves its address (ipam/store.h) stays. Of leases without a record,
-//          this releases those from before the boot, unless a container has the address
+// Leases   A file that only reserves its address (ipam/store.h) stays. A lease without a record is
+//          released if it is from before the boot and no container has the address
 //          (link/liveness.h). The operator's gc also releases a lease from this boot, if its owner
 //          has neither a link of ours nor rules of the reference plugins.
 // Records  A void record (state/record_store.h) of an attachment without a link is removed.
@@ -26,11 +26,11 @@
 
 namespace nomad_bridge::attachment {
 
-// What Collect() looks at, and what it spares.
+// Which attachments Collect() looks at, and which of them it spares.
 struct Collection {
   std::string network;   // empty: all networks, for the operator
   std::string data_dir;  // of the leases; empty: the directories that records name, and the default
-  std::optional<std::set<AttachmentId>> valid = {};  // spared; nullopt: all that are not stale
+  std::optional<std::set<AttachmentId>> valid = {};  // to spare; nullopt: all that are not stale
   // On this bridge, host veths of ours are removed if they have neither a record nor a valid
   // attachment.
   std::string bridge = {};
@@ -40,7 +40,7 @@ struct Collection {
   std::optional<std::map<AttachmentId, std::string>> recorded = {};
 };
 
-// Removes elements, links, leases and records of what is stale; mode kLook only reports them.
+// Removes elements, links, leases and records of stale attachments; mode kLook only reports them.
 // NOLINTNEXTLINE(modernize-use-nodiscard): what was removed is in the log
 ReconcileReport Collect(
     state::Host& host,

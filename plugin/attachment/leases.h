@@ -1,7 +1,7 @@
 // Finds, restores and releases the leases of an attachment in a data directory.
 //
-// Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
-//          that assigned the addresses.
+// Errors   kIncomplete, which names each lease that could not be released; kIo; the errors of the
+//          IPAM plugin that assigned the addresses.
 // Locks    Takes the data directory's lock for the length of a call.
 #pragma once
 
@@ -38,7 +38,7 @@ void RestoreLeases(state::Host& host,
 // Returns every address leased to `id`, by any plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);
 
-// Releases those of `leases` that `id` owns.
+// Releases the `leases` that `id` owns.
 void ReleaseLeases(const AttachmentId& id,
                    const std::string& data_dir,
                    const std::vector<Ip>& leases);

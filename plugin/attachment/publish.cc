@@ -104,7 +104,8 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
   if (checkpoint && !checkpoint->has_siblings) {
     return;
   }
-  // In all networks: the sibling is the same container in another network, or under another name.
+  // Looks in all networks: a sibling is the same container in another network, or under another
+  // interface name.
   for (const AttachmentId& id : host.records.List("")) {
     if (!rules::IsSameContainer(id, record)) {
       continue;

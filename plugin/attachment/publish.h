@@ -1,6 +1,6 @@
-// Puts the rules of an attachment in force, and does what follows for others: removes stale owners
-// of its addresses and ports, makes other firewalls accept its traffic, and gives a sibling its
-// ports. A sibling is another attachment of the same container.
+// Puts the rules of an attachment in force. Also removes stale owners of its addresses and ports,
+// makes other firewalls accept its traffic, and gives its ports to a sibling. A sibling is another
+// attachment of the same container.
 //
 // Errors   Those of rules/commit.h. A stale owner that cannot be removed is logged and ignored.
 // Locks    The caller holds the attachment's lock. The locks of stale owners and siblings are only

@@ -113,8 +113,8 @@ class Reconciler {
     }
   }
 
-  // Checks one of many attachments. If it cannot be repaired, the others still are. Only an
-  // attachment with a mismatch is locked, so that no command waits for a mere look.
+  // Checks one of many attachments. If its repair fails, the others are still repaired. Locks only
+  // an attachment with a mismatch, so that no command waits for a check that finds nothing.
   void CheckAttachment(const AttachmentId& id) {
     const std::optional<state::Record> record = host_.records.Find(id);
     if (!record) {
@@ -227,7 +227,7 @@ class Reconciler {
   std::optional<state::RepairLog> log_;
   state::Checkpoint checkpoint_;  // as of the last comparison of the rules
   std::map<std::string, Segment> segments_;
-  std::map<std::string, state::Record> gateways_;  // for each gateway, one record behind it
+  std::map<std::string, state::Record> gateways_;  // one record for each gateway
   std::optional<link::ListedVeths> listed_;        // for the first look at each attachment
 };
 

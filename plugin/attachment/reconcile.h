@@ -32,7 +32,7 @@ namespace nomad_bridge::attachment {
 struct Scope {
   enum class Extent {
     kNetwork,  // bridge, gateway, rules and other firewalls, before `record` is attached
-    kTables,   // the rules, as an ADD compares them; if it compares some, other firewalls, too
+    kTables,   // the rules, as in an ADD; also other firewalls if somebody has changed a rule
     kOne,      // all that `record` needs on the host's side
     kRules,    // the rules of all attachments
     kAll,      // the host's side of all attachments
@@ -40,7 +40,7 @@ struct Scope {
 
   Extent extent = Extent::kAll;
   const state::Record* record = nullptr;
-  std::set<AttachmentId> valid = {};  // whose elements stay, even without a record
+  std::set<AttachmentId> valid = {};  // their elements stay, even without a record
   // Scope kAll: the links of the node, listed just before; null: Reconcile() lists them.
   const std::vector<rtnl::Link>* links = nullptr;
 };

@@ -18,7 +18,7 @@ struct ReconcileReport {
 
   std::size_t attachments = 0;  // how many were looked at
   Mismatches mismatches;
-  // What could not be looked at or repaired, one entry each.
+  // One entry for each thing that could not be looked at or repaired.
   struct Failure {
     Mismatch::Area area;
     std::string text;

@@ -35,10 +35,10 @@ namespace nomad_bridge::attachment {
 // `rest`. Throws kIncomplete.
 void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest);
 
-// Makes way for a new ADD: removes the rules and the link that an earlier ADD of `id` left, in
-// whatever namespace. The leases and the record stay, so that the new ADD gets the same addresses.
-// `undo` gets a step that removes leases and record. If there is no record (`earlier`), releases
-// the leases, too. Throws kIncomplete, or an error of the kernel.
+// Makes way for a new ADD: removes the rules and the link that an earlier ADD of `id` left, in any
+// namespace. The leases and the record stay, so that the new ADD gets the same addresses. `undo`
+// gets a step that removes leases and record. If there is no record (`earlier`), releases the
+// leases, too. Throws kIncomplete, or an error of the kernel.
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,

@@ -114,7 +114,8 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
     rules::CheckBridgeNetfilter(host, *bridge, record, mismatches);
   }
   if (bridge && mismatches.is_repairing()) {
-    // Only once the bridge has its addresses: the ports send to the gateway as soon as they are in.
+    // Only once the bridge has its addresses: containers send to the gateway as soon as their ports
+    // are plugged in.
     CheckNewBridge(host, *bridge, record, mismatches);
   }
   return bridge;

@@ -17,8 +17,8 @@
 
 namespace nomad_bridge::attachment {
 
-// Returns a key for all that CheckSegment() and rules::CheckLocalhost() look at. Attachments that
-// share all of it have the same key.
+// Returns a key for everything in a record that CheckSegment() and rules::CheckLocalhost() look at:
+// for two records with the same key, they need to be called only once.
 [[nodiscard]] std::string SegmentKey(const state::Record& record);
 
 // Returns the bridge; nullopt if `record` has none, or if the bridge is missing and is not created.
@@ -26,8 +26,8 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
                                        const state::Record& record,
                                        Mismatches& mismatches);
 
-// Does the same in mode kRepair for an attachment that is about to be made, without naming what it
-// creates or repairs. Throws kConflict if only the operator can repair the bridge.
+// Like CheckSegment() in mode kRepair, for an attachment that is about to be created. Does not
+// report what it creates or repairs. Throws kConflict if only the operator can repair the bridge.
 void EnsureSegment(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment
