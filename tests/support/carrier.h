@@ -1,12 +1,13 @@
-// A python3 program that does what a virtual machine does with its tap, or a sandbox with its
-// socket.
+// A python3 program that carries frames as a virtual machine does with its tap, or a sandbox with
+// its socket.
 #pragma once
 
 namespace nomad_bridge::test {
 
-// Carries frames between an end in one namespace and a tap in another, whose IP stack is that of
-// the sandbox or the virtual machine. Arguments: the path and name of the one end, of the other.
-// The header of virtio goes with each frame: it says which checksum is still to be made.
+// Carries frames between an interface in one namespace and a tap in another namespace, whose IP
+// stack stands for the sandbox or the virtual machine. Arguments: namespace path and interface name
+// of one end, then of the other. Each frame keeps its virtio header, which names the checksum that
+// is still to be filled in.
 constexpr const char* kCarrier = R"(
 import ctypes, fcntl, os, select, socket, struct, sys
 

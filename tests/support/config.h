@@ -17,8 +17,8 @@ constexpr const char* kTable = "nomad-bridge";
 // {"cniVersion": "1.1.0", "name": "nomad", "type": "nomad-bridge"} with changes.
 [[nodiscard]] json Config(const json& changes = nullptr);
 [[nodiscard]] json Config(const char* changes, const char* more = "{}");
-// The same with 172.26.64.0/20 and fd00:26::/64: allocation n, from 2 in the order of their ADDs,
-// has 172.26.64.<n> and fd00:26::<n>.
+// Config() with 172.26.64.0/20 and fd00:26::/64. Allocations get 172.26.64.<n> and fd00:26::<n>,
+// with n from 2 on in the order of their ADDs.
 [[nodiscard]] json DualStack(const json& changes = nullptr);
 [[nodiscard]] json DualStack(const char* changes);
 // One port mapping, spelled as Nomad's go-cni spells it.
@@ -26,16 +26,17 @@ constexpr const char* kTable = "nomad-bridge";
                         int container_port,
                         const std::string& protocol = "tcp",
                         const std::string& host_ip = "");
-// `config` with these port mappings behind those that it has.
+// Returns `config` with these port mappings added after its own.
 [[nodiscard]] json Publish(const std::vector<json>& ports, json config = Config());
 [[nodiscard]] json WithResult(json config, const json& result);
-// For GC: with eth0 of each of these containers as the valid attachments.
+// Returns `config` for GC, with eth0 of each of these containers as the valid attachments.
 [[nodiscard]] json WithValid(const std::vector<std::string>& container_ids, json config = Config());
 
-// The file under test: what was built, or what the variable NOMAD_BRIDGE_BINARY names.
+// Returns the path of the binary under test: the one that was built, or the one that the variable
+// NOMAD_BRIDGE_BINARY names.
 [[nodiscard]] std::string BinaryUnderTest();
-// Whether the sanitizer's leak checker is to look at a command of this kind, as its ASAN_OPTIONS:
-// it takes as long as the command, so in a case of hundreds it looks at the first of each kind.
+// Returns ASAN_OPTIONS that switch the leak checker on for the first command of this kind, and off
+// for later commands: the check takes as long as the command, and some cases run hundreds.
 [[nodiscard]] std::string LeakChecks(const std::string& kind);
 
 // Nomad's CNI_ARGS for an allocation of `job`, group "api".
@@ -45,12 +46,12 @@ constexpr const char* kTable = "nomad-bridge";
 [[nodiscard]] json At(const json& document, const std::string& pointer);
 // The addresses of a result of 0.3.0 or later, with their prefix lengths.
 [[nodiscard]] std::vector<std::string> AddressesIn(const json& result);
-// The first of family 4 or 6, without its prefix length. Throws if there is none.
+// Returns the first address of family 4 or 6, without its prefix length. Throws if there is none.
 [[nodiscard]] std::string AddressOf(const json& result, int family = 4);
 // The second interface of a result is the host's end.
 [[nodiscard]] std::string HostVethOf(const json& result);
 
-// Of the error on stdout; "" and -1 if there is none.
+// Return parts of the error on stdout; "" and -1 if there is no error.
 [[nodiscard]] std::string Msg(const Outcome& outcome);
 [[nodiscard]] std::string Details(const Outcome& outcome);
 [[nodiscard]] std::string MsgAndDetails(const Outcome& outcome);
@@ -64,12 +65,12 @@ using OutcomeMatcher = ::testing::Matcher<const Outcome&>;
 [[nodiscard]] OutcomeMatcher Msg(const TextMatcher& text);
 [[nodiscard]] OutcomeMatcher Details(const TextMatcher& text);
 [[nodiscard]] OutcomeMatcher MsgAndDetails(const TextMatcher& text);
-// With this exit code and all of `more`.
+// Matches an outcome that has this exit code and matches all of `more`.
 template <typename... More>
 [[nodiscard]] OutcomeMatcher Exits(const ::testing::Matcher<int>& code, const More&... more) {
   return AllOf(::testing::Field("exit_code", &Outcome::exit_code, code), more...);
 }
-// With exit code 1 and an error of this code on stdout.
+// Matches an outcome with exit code 1 and an error of this code on stdout.
 template <typename... More>
 [[nodiscard]] OutcomeMatcher Fails(int code, const More&... more) {
   return Exits(1, ::testing::ResultOf("the error's code", ErrorCode, code), more...);

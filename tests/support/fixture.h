@@ -6,7 +6,7 @@
 
 namespace nomad_bridge::test {
 
-// Where <path> of the project's sources is.
+// Returns the absolute path of <path> in the project's sources.
 [[nodiscard]] std::string ProjectPath(std::string_view path);
 
 // The content of fixtures/<path>. Throws if there is none.

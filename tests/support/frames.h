@@ -27,7 +27,7 @@ struct Datagram {
 };
 [[nodiscard]] Bytes UdpFrame(const Ethernet& ethernet, const Datagram& datagram);
 
-// An ARP reply: "`ip` is at `mac`", to the MAC and address of whom it is for.
+// An ARP reply: "`ip` is at `mac`", with the MAC and address of its receiver.
 struct ArpReply {
   std::string ip;
   Mac mac;
@@ -42,8 +42,8 @@ struct Icmpv6 {
   Bytes body;  // from the type on
 };
 [[nodiscard]] Bytes Icmpv6Frame(const Ethernet& ethernet, const Icmpv6& message);
-// Bodies: "`ip` is at `mac`" (unsolicited, overriding); a default router that lives for half an
-// hour.
+// Return bodies of ICMPv6 messages: the first says "`ip` is at `mac`" (unsolicited, overriding),
+// the second advertises a default router for half an hour.
 [[nodiscard]] Bytes NeighbourAdvertisement(const std::string& ip, const Mac& mac);
 [[nodiscard]] Bytes RouterAdvertisement();
 

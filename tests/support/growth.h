@@ -11,7 +11,7 @@
 
 namespace nomad_bridge::test {
 
-// The lowest of several costs of `act`, in nanoseconds.
+// Runs `act` several times, and returns the lowest cost in nanoseconds.
 template <typename Act>
 [[nodiscard]] double CpuTime(const Act& act) {
   const auto now = [] {
@@ -28,8 +28,8 @@ template <typename Act>
   return lowest;
 }
 
-// What eight times as much costs: about 8 times as much if it is linear, 64 times if it is
-// quadratic. `make` returns the input of a size, `use` is what is measured.
+// Returns by which factor the cost of `use` grows if its input grows by the factor 8: about 8 if
+// the cost is linear, 64 if it is quadratic. `make` returns an input of the given size.
 template <typename Make, typename Use>
 [[nodiscard]] double Growth(std::size_t size, const Make& make, const Use& use) {
   const auto small = make(size);
@@ -37,7 +37,7 @@ template <typename Make, typename Use>
   return CpuTime([&] { use(large); }) / CpuTime([&] { use(small); });
 }
 
-// Between the two.
+// A limit between linear and quadratic growth.
 constexpr double kLessThanQuadratic = 24;
 
 }  // namespace nomad_bridge::test

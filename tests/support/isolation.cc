@@ -23,7 +23,7 @@ constexpr const char* kMark = "NOMAD_BRIDGE_TEST_ISOLATED";
   std::_Exit(EXIT_FAILURE);
 }
 
-// Of the kernel's settings those that tests, and what they run, depend on. Read at
+// The kernel's settings on which tests, and the programs that they run, depend. See
 // Documentation/networking/ip-sysctl.rst.
 struct Setting {
   const char* family;
@@ -57,7 +57,7 @@ bool IsDirectory(const char* path) {
   return ::lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Waits for `child` while reaping whatever else is ours, and exits as it did.
+// Waits for `child`, reaps all other children meanwhile, and exits with the child's exit code.
 [[noreturn]] void ExitAs(pid_t child) {
   int status = 0;
   for (pid_t gone = 0; gone != child;) {
@@ -69,7 +69,7 @@ bool IsDirectory(const char* path) {
   std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-// Goes on as a child; the parent stays to report how it ended.
+// Forks, and returns in the child. The parent waits, and ends as the child ended.
 void GoOnAsChild() {
   const pid_t child = ::fork();
   if (child < 0) {

@@ -9,14 +9,14 @@
 namespace nomad_bridge::test {
 
 // Carries on as a child in the fresh namespaces, while the caller waits and exits with the child's
-// exit code: returns only in the child. Needs root; without it the process ends with a sentence
-// that says so.
+// exit code: returns only in the child. Needs root; without it, prints a message and ends the
+// process.
 void EnterIsolation();
 
 [[nodiscard]] bool IsIsolated();
 
-// Sets what the caller's fresh network namespace has inherited from the machine's own (as
-// ip_forward=1 where Docker runs) to the kernel's defaults.
+// Resets settings of the caller's fresh network namespace to the kernel's defaults: the namespace
+// has inherited some from the machine (such as ip_forward=1 if Docker runs).
 void ResetNetworkSettings();
 
 // A fresh tmpfs over /run, /var/lib/cni and /var/run, for one test.
@@ -25,7 +25,7 @@ class FreshState {
   FreshState();
   FreshState(const FreshState&) = delete;
   FreshState& operator=(const FreshState&) = delete;
-  // Takes everything mounted below away too (the network namespaces under /run/netns).
+  // Also unmounts everything below it (the network namespaces under /run/netns).
   ~FreshState();
 };
 

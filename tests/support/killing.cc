@@ -36,7 +36,7 @@ constexpr std::uint64_t kUnseen[] = {
 // machine holds the kernel's RTNL lock.
 constexpr std::int64_t kRestartNoInterrupt = 513;
 
-// Whether the call that is about to begin can change anything that others see.
+// Returns whether the call that is about to begin can change anything that others see.
 bool IsSeen(const __ptrace_syscall_info& call) {
   const std::uint64_t number = call.entry.nr;
   if (number == SYS_openat) {
@@ -48,7 +48,7 @@ bool IsSeen(const __ptrace_syscall_info& call) {
 }
 
 // Lets the stopped child go on to its next stop at a system call's entry or exit, passing signals
-// on to it. False when it has ended, with `status` as waitpid(2) returns it.
+// on to it. Returns false when it has ended, with `status` as waitpid(2) returns it.
 bool GoOn(pid_t child, int& status) {
   for (int signal = 0;; signal = WSTOPSIG(status)) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, signal);
@@ -66,7 +66,7 @@ bool GoOn(pid_t child, int& status) {
 
 using AtCall = std::function<void(pid_t traced, int nth)>;
 
-// Starts it under ptrace(2), stopped by its exec.
+// Starts `command` under ptrace(2); its exec stops it.
 Process StartTraced(Command command, long options) {
   command.in_child = [prepare = command.in_child] {
     if (prepare) {
@@ -86,8 +86,8 @@ Process StartTraced(Command command, long options) {
   return process;
 }
 
-// Calls `at` when `traced`, which is stopped, is about to make its N-th call, for every N; until it
-// has ended, with `status` as waitpid(2) returns it. Returns how many there were.
+// Calls `at` with N before each N-th call of `traced`, which is stopped, until `traced` has ended,
+// with `status` as waitpid(2) returns it. Returns the number of calls.
 int Follow(pid_t traced, int& status, const AtCall& at) {
   int calls = 0;
   bool begins_again = false;
@@ -112,8 +112,8 @@ Killing Trace(Command command, const AtCall& at) {
   return killing;
 }
 
-// The child, which is stopped and traced like its parent; 0 if the program ends without one, with
-// `status`.
+// Returns the pid of the program's child, which is stopped and traced like its parent; 0 if the
+// program ends without a child, with `status`.
 pid_t AwaitChild(pid_t program, int& status) {
   for (int signal = 0;; signal = WSTOPSIG(status)) {
     ::ptrace(PTRACE_CONT, program, nullptr, signal);

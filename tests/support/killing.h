@@ -21,15 +21,15 @@ struct Killing {
 // `nth` starts at 1; 0 only counts.
 [[nodiscard]] Killing RunKilledAt(Command command, int nth);
 
-// The same moments, for races: at the N-th call the program is held while `act` changes something,
-// and then goes on.
+// For races: holds the program just before the same N-th call while `act` changes something, and
+// then lets it go on.
 [[nodiscard]] Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act);
 
-// And to watch: `look` is called before every such call, while the program is held.
+// Calls `look` before every such call, while the program is held.
 [[nodiscard]] Killing RunObserved(Command command, const std::function<void()>& look);
 
-// The same for the child process that the program makes: nth = 0 only counts. The program itself
-// goes on untouched. Without a child nothing is counted.
+// Like RunKilledAt(), for the child process that the program starts: nth = 0 only counts. The
+// program itself goes on untouched. If there is no child, counts nothing.
 [[nodiscard]] Killing RunChildKilledAt(Command command, int nth);
 // `look` gets the child's pid, and the number of the call that it is about to make.
 [[nodiscard]] Killing RunChildObserved(Command command,

@@ -20,7 +20,8 @@ UniqueFd OpenNamespace(const std::string& path) {
   return fd;
 }
 
-// Back to where it was made, or the end: nothing good can happen in the wrong namespace.
+// Returns to the namespace in which it was created, or ends the process: a test must not go on in
+// the wrong namespace.
 class WayBack {
  public:
   WayBack() : home_(OpenNamespace(kOwn)) {}

@@ -19,27 +19,28 @@ class Node {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  // Takes the path and our hold on it away: with no process in it the namespace dies, though not at
-  // once.
+  // Removes the path and closes our descriptor of the namespace. If no process is in the namespace,
+  // it then ends, though not at once.
   void Kill();
   [[nodiscard]] bool IsAlive() const { return static_cast<bool>(fd_); }
 
   // Moves this process into it for good.
   void Enter() const;
-  // Runs `act` in it and comes back, also if it throws.
+  // Runs `act` in the namespace and comes back, also if `act` throws.
   void Do(const std::function<void()>& act) const;
 
   [[nodiscard]] Outcome Run(const std::vector<std::string>& argv,
                             const std::string& input = "") const;
-  // The stdout of a program that must succeed; else an exception with its output.
+  // Returns the stdout of a program. Throws with its output if it fails.
   // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
   std::string Must(const std::vector<std::string>& argv, const std::string& input = "") const;
-  // The same of a script.
+  // Like Must(), for a shell script.
   // NOLINTNEXTLINE(modernize-use-nodiscard): as above
   std::string Shell(const std::string& script) const { return Must({"sh", "-ec", script}); }
-  // What nft reads from a file.
+  // Runs nft with these commands, as if from a file.
   void Nft(const std::string& commands) const { Must({"nft", "-f", "-"}, commands); }
-  // The same as of a program, as JSON ("ip -j" prints nothing for nothing: an empty array then).
+  // Returns the stdout of a program that must succeed as JSON. Empty output, as from "ip -j"
+  // without a match, becomes an empty array.
   [[nodiscard]] json Json(const std::vector<std::string>& argv) const;
 
   // "net/ipv4/ip_forward"; "" if there is no such setting.

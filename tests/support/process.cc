@@ -43,7 +43,8 @@ std::string Content(const UniqueFd& fd) {
   }
 }
 
-// Pointers to the strings, for exec(3), which does not write to them; they must outlive it.
+// Returns pointers to the strings for exec(3), which does not write to them. The strings must
+// outlive the pointers.
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   pointers.reserve(strings.size() + 1);
@@ -54,7 +55,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// All of the child's, "NAME=value".
+// Returns all variables of the child as "NAME=value".
 std::vector<std::string> Environment(const Command& command) {
   std::vector<std::string> environment;
   for (char** entry = environ; command.inherits_environment && *entry != nullptr; ++entry) {
@@ -103,7 +104,8 @@ Process Process::Start(const Command& command) {
   const std::vector<std::string> environment = Environment(command);
   const std::vector<char*> argv = Pointers(command.argv);
   const std::vector<char*> envp = Pointers(environment);
-  // As runtimes do it: a fork would copy our page tables, and that would show in the benchmark.
+  // Uses vfork(2) if possible, as runtimes do: fork(2) would copy our page tables, and that would
+  // show in the benchmark.
   const pid_t pid = command.in_child ? ::fork() : ::vfork();
   if (pid < 0) {
     throw ErrnoError(Code::kInternal, "cannot fork");

@@ -51,9 +51,9 @@ class Process {
   ~Process();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // Once only.
+  // Call it only once.
   [[nodiscard]] Outcome Wait();
-  // The outcome of a process that was waited for elsewhere, with `status`.
+  // Returns the outcome of a process that other code has waited for, with `status`.
   [[nodiscard]] Outcome Collect(int status);
 
  private:
@@ -65,13 +65,13 @@ class Process {
 };
 
 [[nodiscard]] Outcome Execute(const Command& command);
-// A file that can be executed.
+// Writes a file that can be executed.
 void WriteProgram(const std::string& path, const std::string& text);
-// `outcome` if the exit code is 0; else an exception with what was printed.
+// Returns `outcome` if its exit code is 0. Throws with what was printed otherwise.
 // NOLINTNEXTLINE(modernize-use-nodiscard): most callers want the exception alone
 Outcome Succeeded(Outcome outcome);
 [[nodiscard]] Outcome Execute(const std::vector<std::string>& argv, const std::string& input = "");
-// The stdout of a program that must succeed; else an exception with its command line and output.
+// Returns the stdout of a program. Throws with its command line and output if it fails.
 // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
 std::string Must(const Command& command);
 

@@ -18,10 +18,11 @@
 namespace nomad_bridge::test {
 namespace {
 
-// Where the child has what tells of its calls, until its exec.
+// The child's descriptor of the seccomp listener, which reports its calls, until its exec.
 constexpr int kListener = 900;
 
-// In the child: its calls of that number, and those of its children, wait for our answer.
+// Runs in the child: from then on, its calls of that number, and its children's calls, wait for our
+// answer.
 void HoldCalls(std::uint32_t call) {
   sock_filter steps[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -35,7 +36,7 @@ void HoldCalls(std::uint32_t call) {
   if (listener < 0 || ::dup3(listener, kListener, O_CLOEXEC) < 0) {
     ::_exit(126);
   }
-  ::raise(SIGSTOP);  // until we have it, too
+  ::raise(SIGSTOP);  // until the parent has the listener, too
 }
 
 // Answers the calls of one program.
@@ -55,7 +56,7 @@ class Refuser {
     ::kill(process_.pid(), SIGCONT);
   }
 
-  // Until the program has ended, and what it has started, whose calls go through.
+  // Answers calls until the program and its children have ended. Lets the children's calls pass.
   Refusal Run() {
     pollfd ready[] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
                       {.fd = handle_.get(), .events = POLLIN, .revents = 0}};
@@ -101,7 +102,7 @@ class Refuser {
   Refusal refusal_;
 };
 
-// In the child, for good.
+// Runs in the child, and lasts for its lifetime.
 void ForbidNetfilterSockets() {
   const auto argument = [](std::size_t nth) {
     return static_cast<std::uint32_t>(offsetof(seccomp_data, args) + nth * sizeof(std::uint64_t));
@@ -155,8 +156,8 @@ Refusal RunFailingAt(Command command, int nth, int call, int error) {
   // The leak checker makes calls of its own.
   command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
   Refusal refusal = Refuser(Process::Start(command), nth, error).Run();
-  // libasan 14 finds no options where its own look at them was refused, and then the checker fails:
-  // the command had ended.
+  // If the refused call was libasan 14's own look for its options, the leak checker runs after all,
+  // and fails. The command itself had ended by then.
   if (refusal.outcome.err.find("LeakSanitizer has encountered a fatal error") !=
       std::string::npos) {
     refusal.outcome.exit_code = refusal.outcome.json.contains("code") ? 1 : 0;

@@ -8,7 +8,7 @@
 
 namespace nomad_bridge::test {
 
-// `command` with its system calls written to `log`, or changed, by strace(1).
+// Returns `command` under strace(1), which writes its system calls to `log`, or changes them.
 [[nodiscard]] Command UnderStrace(Command command,
                                   const std::string& log,
                                   const std::vector<std::string>& options);
@@ -27,14 +27,15 @@ struct Refusal {
 // `error`, ENOMEM, or EAGAIN as when the wait for it has ended.
 [[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, int error);
 
-// As on a kernel without nfnetlink, or under a seccomp filter: no socket of NETLINK_NETFILTER can
-// be made (EPROTONOSUPPORT).
+// Returns `command` as it would run on a kernel without nfnetlink, or under a seccomp filter: it
+// cannot create a socket of NETLINK_NETFILTER (EPROTONOSUPPORT).
 [[nodiscard]] Command WithoutNfTables(Command command);
 
-// As root whose bounding set lacks CAP_NET_ADMIN.
+// Returns `command` as it would run for a root user whose bounding set lacks CAP_NET_ADMIN.
 [[nodiscard]] Command WithoutNetAdmin(Command command);
 
-// What the C library makes of rename(3) and unlink(2): arm64 has the calls with a directory alone.
+// The system calls by which the C library implements rename(3) and unlink(2): arm64 has only the
+// variants with a directory.
 #ifdef SYS_rename
 constexpr int kRenameCall = SYS_rename;
 #else
@@ -46,9 +47,9 @@ constexpr int kUnlinkCall = SYS_unlink;
 constexpr int kUnlinkCall = SYS_unlinkat;
 #endif
 
-// The N-th time that `command` makes the system call `call` (SYS_...), it fails with `error`. Calls
-// of programs that it starts do not count, and they have ended, too. Nothing is traced: only calls
-// of that number are slower than without.
+// Makes the N-th system call `call` (SYS_...) of `command` fail with `error`. Calls of programs
+// that it starts do not count; these have ended, too, when this returns. Nothing is traced, so only
+// calls of that number become slower.
 [[nodiscard]] Refusal RunFailingAt(Command command, int nth, int call, int error);
 
 }  // namespace nomad_bridge::test

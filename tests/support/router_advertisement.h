@@ -9,7 +9,8 @@
 
 namespace nomad_bridge::test {
 
-// To all nodes, from the link-local address of `ifname`; false if it has none yet.
+// Sends it to all nodes, from the link-local address of `ifname`. Returns false if `ifname` has
+// none yet.
 [[nodiscard]] bool AdvertiseRouter(const Node& from,
                                    const std::string& ifname,
                                    const std::string& prefix = "");

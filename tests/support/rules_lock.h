@@ -9,7 +9,7 @@
 
 namespace nomad_bridge::test {
 
-// Owns nothing if a command has it.
+// Takes the lock. Returns an empty UniqueFd if a command holds it.
 [[nodiscard]] inline UniqueFd TryRulesLock() {
   UniqueFd lock(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
   struct flock first_byte {

@@ -28,8 +28,8 @@ class RunningFirewall {
     }
   }
 
-  // What its operator opens, in its own language: services of the node itself, and what one bridge
-  // forwards.
+  // Open the firewall as its operator would, with its own commands: LetIn() for services of the
+  // node itself, LetBridge() for traffic that one bridge forwards.
   void LetIn(const Node& host) const {
     if (name_ == "ufw") {
       host.Must(Words("ufw allow from any"));

@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-// The first executable of that name in the directories of CNI_PATH.
+// Returns the first executable of that name in the directories of CNI_PATH.
 std::string Find(const std::string& path, const std::string& name) {
   std::istringstream directories(path);
   for (std::string directory; std::getline(directories, directory, ':');) {

@@ -47,23 +47,25 @@ struct Attached {
 // portmap's entry of a list.
 [[nodiscard]] json PortmapEntry();
 
-// kOurDirectory, with `binary`, or the one under test, in it.
+// Returns kOurDirectory, after putting `binary` into it (by default the binary under test).
 [[nodiscard]] std::string OurDirectory(const std::string& binary = BinaryUnderTest());
-// `list` run by ours.
+// Returns a network whose `list` our plugins run.
 [[nodiscard]] Network ByOurs(json list);
-// A CNI_PATH with ours under these names, and the reference's under all others.
+// Returns a CNI_PATH with our plugins under these names, and the reference plugins under all
+// others.
 [[nodiscard]] std::string MixedPath(const std::vector<std::string>& ours);
 
-// Of the first plugin that fails, else of the last one. AddTo() sets attached.result on success.
+// Return the outcome of the first plugin that fails, otherwise of the last plugin. AddTo() sets
+// attached.result on success.
 Outcome AddTo(const Network& network, Attached& attached);
 Outcome CheckIn(const Network& network, const Attached& attached);
 Outcome DelFrom(const Network& network, const Attached& attached);
-// The same, which must succeed.
+// Do the same, but throw if a plugin fails.
 Attached MustAdd(const Network& network, Attached attached);
 Outcome MustCheckIn(const Network& network, const Attached& attached);
 Outcome MustDelFrom(const Network& network, const Attached& attached);
 
-// One plugin of the list: its entry `index`, with `prev_result` (null: none).
+// Runs one plugin of the list: its entry `index`, with `prev_result` (null: none).
 Outcome RunEntry(const std::string& verb,
                  const Network& network,
                  std::size_t index,
@@ -74,7 +76,7 @@ Outcome MustRunEntry(const std::string& verb,
                      std::size_t index,
                      const Attached& attached,
                      const json& prev_result);
-// What RunEntry() runs, to be run in another way.
+// Returns the command that RunEntry() runs, for a test that runs it in another way.
 [[nodiscard]] Command EntryCommand(const std::string& verb,
                                    const Network& network,
                                    std::size_t index,

@@ -36,14 +36,14 @@ std::string LinkText(const json& link) {
   return text.dump();
 }
 
-// Made by the kernel for every link, whenever it gets to it.
+// Returns whether the kernel itself adds such a route for every link, at an unknown time.
 bool IsByItself(const json& route) {
   const std::string destination = route.value("dst", "");
   return route.value("table", "") == "local" || destination.starts_with("fe80:") ||
          destination.starts_with("ff00:") || route.value("type", "") == "multicast";
 }
 
-// Takes away what differs between two equal rulesets.
+// Removes members that differ between two equal rulesets.
 json Still(json object) {
   if (object.is_object()) {
     object.erase("handle");

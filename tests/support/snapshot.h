@@ -16,10 +16,10 @@ namespace nomad_bridge::test {
 class Snapshot {
  public:
   void AddNode(const Node& node);
-  // Every file below `directory`, with its content; of JSON, whatever the order of its keys.
+  // Adds every file below `directory`, with its content. Ignores the order of keys in JSON.
   void AddDirectory(const std::string& directory);
 
-  // Only the facts whose name begins with one of these: "host ", "file ".
+  // Returns only the facts whose name begins with one of these: "host ", "file ".
   [[nodiscard]] Snapshot Of(const std::vector<std::string>& beginnings) const;
 
   bool operator==(const Snapshot&) const = default;

@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-// Far shorter than what is waited for, and no load for a machine on which many wait.
+// Far shorter than the changes take, but long enough to cost little even if many tests wait.
 constexpr std::chrono::milliseconds kPause{10};
 
 }  // namespace
@@ -18,7 +18,7 @@ bool Soon(const std::function<bool()>& happened) {
     if (happened()) {
       return true;
     }
-    // What is waited for is another program's or the kernel's doing, of which no event tells.
+    // Another program or the kernel makes the change, and no event reports it.
     std::this_thread::sleep_for(kPause);
   }
   return happened();

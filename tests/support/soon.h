@@ -6,7 +6,7 @@
 
 namespace nomad_bridge::test {
 
-// Whether `happened` becomes true within half a minute, asked again and again.
+// Calls `happened` again and again. Returns whether it becomes true within half a minute.
 [[nodiscard]] bool Soon(const std::function<bool()>& happened);
 
 }  // namespace nomad_bridge::test

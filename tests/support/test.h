@@ -58,7 +58,7 @@ using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 using ::testing::UnorderedElementsAreArray;
 
-// Else gtest prints their bytes.
+// Otherwise gtest would print the bytes of addresses.
 inline std::ostream& operator<<(std::ostream& out, const Ip& ip) {
   return out << ip.Text();
 }
@@ -74,7 +74,7 @@ inline std::ostream& operator<<(std::ostream& out, const Error& error) {
 
 namespace test {
 
-// The Error that `act` throws, as a value to look at; fails the test if there is none.
+// Returns the Error that `act` throws. Fails the test if there is none.
 template <typename Act>
 [[nodiscard]] Error Caught(const Act& act) {
   try {

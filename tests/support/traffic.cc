@@ -66,7 +66,7 @@ void Bind(const UniqueFd& fd, const std::string& text, std::uint16_t port) {
   }
 }
 
-// Whether `fd` is ready for `events` before `deadline`.
+// Returns whether `fd` becomes ready for `events` before `deadline`.
 bool Await(const UniqueFd& fd, short events, Clock::time_point deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -80,7 +80,7 @@ bool Await(const UniqueFd& fd, short events, Clock::time_point deadline) {
 
 // ---- the server's side: a child process that serves until it is killed
 
-// What a server sends: its text and the caller's address, a line each.
+// Returns what a server sends: a line with its text, and a line with the caller's address.
 std::string Answer(const std::string& text, const Address& caller) {
   return Cat(text, "\n", Text(caller), "\n");
 }

@@ -19,7 +19,7 @@ enum class Protocol { kTcp, kUdp, kSctp };
 
 class Server {
  public:
-  // Listening when it returns. `address` may be "0.0.0.0" or "::".
+  // Starts a server that listens when this returns. `address` may be "0.0.0.0" or "::".
   [[nodiscard]] static Server Start(const Node& where,
                                     Protocol protocol,
                                     const std::string& address,
@@ -31,8 +31,8 @@ class Server {
   Server& operator=(const Server&) = delete;
   ~Server();
 
-  // The source addresses of all clients since the last call, in order, also of those that no answer
-  // can reach.
+  // Returns the source addresses of all clients since the last call, in order, even if no answer
+  // can reach them.
   [[nodiscard]] std::vector<std::string> Heard();
 
  private:
@@ -76,8 +76,8 @@ class Connection {
   UniqueFd fd_;
 };
 
-// Echo requests until one is answered, for three seconds: time for the neighbour to be asked for a
-// second time.
+// Sends echo requests for three seconds, until one is answered: long enough for a second neighbour
+// request.
 [[nodiscard]] bool Ping(const Node& from, const std::string& to);
 
 }  // namespace nomad_bridge::test

@@ -9,8 +9,8 @@ namespace {
 
 constexpr const char* kBinDirectory = "/run/cni-bin";
 
-// One end of the cable between host and outside, and lo. One process of ip(8) for several commands:
-// some thousand cases make a world each.
+// Sets up one end of the cable between host and outside, and lo. Uses one process of ip(8) for
+// several commands, because some thousand cases make a world each.
 void SetUpUplink(const Node& node, const char* ip4, const char* ip6) {
   node.SetSysctl("net/ipv6/conf/uplink/accept_dad", "0");
   node.SetSysctl("net/ipv6/conf/uplink/accept_ra", "0");
@@ -34,10 +34,10 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   host_ = std::make_unique<Node>("host", /*with_loopback=*/false);
   outside_ = std::make_unique<Node>("outside", /*with_loopback=*/false);
   containers_.push_back(std::make_unique<Node>("container", /*with_loopback=*/false));
-  // An index of its own for each end: the kernel then reports carrier at once, and not up to a
-  // second late (it delays link events where both ends have one index). Until then neither
-  // end has IPv6. Fixed MACs, because random ones, and the link-local addresses made of them, would
-  // be in every snapshot.
+  // Each end has an index of its own, so that the kernel reports carrier at once. It delays link
+  // events by up to a second if both ends have the same index, and until then neither end has IPv6.
+  // The MACs are fixed, because random MACs, and the link-local addresses made of them, would be in
+  // every snapshot.
   host().Must(
       Words("ip link add uplink index 70 address 02:00:00:00:01:01 type veth"
             " peer name uplink address 02:00:00:00:01:02 netns outside"));

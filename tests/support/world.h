@@ -36,7 +36,7 @@ constexpr const char* kHostIp4 = "198.51.100.1";
 constexpr const char* kHostIp6 = "2001:db8:100::1";
 constexpr const char* kOutsideIp4 = "198.51.100.2";
 constexpr const char* kOutsideIp6 = "2001:db8:100::2";
-// Of bridge "nomad" with DualStack().
+// Addresses of bridge "nomad" with DualStack().
 constexpr const char* kBridgeIp4 = "172.26.64.1";
 constexpr const char* kBridgeIp6 = "fd00:26::1";
 
@@ -51,16 +51,16 @@ class World : public ::testing::Test {
   [[nodiscard]] Node& outside() { return *outside_; }
   // The first container.
   [[nodiscard]] Node& container() { return *containers_.front(); }
-  // One more, with an empty namespace of its own.
+  // Adds a container with an empty namespace of its own.
   [[nodiscard]] Node& AddContainer(const std::string& name);
-  // Its path goes and its namespace dies, with every veth pair that led into it: that takes the
-  // kernel a moment, which is waited for. The node must not be used again.
+  // Removes the container's path and its namespace, with every veth pair that leads into it. Waits
+  // until the kernel has done so. The node must not be used again.
   void KillContainer(Node& container);
 
-  // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`,
-  // CNI_CONTAINERID=alloc-1, CNI_NETNS the first container's, CNI_IFNAME=eth0, CNI_PATH, PATH and
-  // nothing else; `variables` go on top (nullopt takes one away). `name` is what the binary is
-  // called under.
+  // Runs the binary under test in the host, as a runtime would. Its environment is
+  // CNI_COMMAND=`verb`, CNI_CONTAINERID=alloc-1, CNI_NETNS of the first container, CNI_IFNAME=eth0,
+  // CNI_PATH and PATH; `variables` are added, or replace these (nullopt removes one). `name` is the
+  // name by which the binary is called.
   [[nodiscard]] Outcome RunPlugin(const std::string& verb,
                                   const std::string& input,
                                   const Variables& variables = {},
@@ -71,7 +71,8 @@ class World : public ::testing::Test {
   [[nodiscard]] Outcome RunPlugin(const std::string& verb,
                                   const json& config,
                                   const Variables& variables = {});
-  // The same, not waited for, and killed at the N-th system call (killing.h).
+  // Like RunPlugin(), but StartPlugin() does not wait, and RunPluginKilledAt() kills the plugin at
+  // its N-th system call (killing.h).
   [[nodiscard]] Process StartPlugin(const std::string& verb,
                                     const json& config,
                                     const Variables& variables = {});
@@ -79,14 +80,14 @@ class World : public ::testing::Test {
                                           const std::string& verb,
                                           const json& config,
                                           const Variables& variables = {});
-  // What RunPlugin() runs, to be changed before it is.
+  // Returns the command that RunPlugin() runs, for a test that changes it.
   [[nodiscard]] Command PluginCommand(const std::string& verb,
                                       const std::string& input,
                                       const Variables& variables = {},
                                       const std::string& name = "nomad-bridge");
 
-  // Commands that must succeed: else an exception with what was printed. Attach() returns ADD's
-  // result, Check() passes `result` as prevResult.
+  // Run commands that must succeed; throw with what was printed if they fail. Attach() returns
+  // ADD's result, Check() passes `result` as prevResult.
   // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
   Outcome MustRun(const std::string& verb, const json& config, const Variables& variables = {});
   json Attach(const json& config, const Variables& variables = {});
@@ -99,10 +100,10 @@ class World : public ::testing::Test {
                               const json& result,
                               const Variables& variables = {});
 
-  // An ADD and its DEL, so that what stays by design (bridge, table, static rules, the container's
-  // lo being up) is there already and a Snapshot shows only what is left behind.
+  // Runs an ADD and its DEL, so that everything that stays by design (bridge, table, static rules,
+  // the container's lo being up) exists already, and a Snapshot shows only what is left behind.
   void UseOnce(const json& config, const Variables& variables = {});
-  // The same with both families and a port, by a container of its own.
+  // Like UseOnce(), with both families and a port, for a container of its own.
   void WarmUp();
 
   // The variables of another attachment: container id, namespace and CNI_ARGS.
@@ -121,28 +122,29 @@ class World : public ::testing::Test {
              const std::vector<std::string>& addresses,
              std::uint16_t port,
              const std::string& text);
-  // A page that `node` serves is what the outside gets on this port of the host.
+  // Expects that the outside reaches a page that `node` serves, on this port of the host.
   void ExpectPublished(const Node& node, std::uint16_t host_port = 8080);
-  // By the policy of iptables' chain, as Docker and ufw leave it.
+  // Drops forwarded packets by the policy of iptables' chain, as Docker and ufw do.
   void DropForwarded();
   // "docker", "ufw", "firewalld" or "none", which runs until the test ends.
   void StartFirewall(const std::string& name);
-  // Of one that runs beside all cases: it lets pass what `bridge` forwards.
+  // Makes the running firewall, if there is one, let traffic of `bridge` pass.
   void OpenFirewall(const std::string& bridge);
   // bridge-nf-call-iptables and -ip6tables.
   void SetBridgeNf(const std::string& value);
-  // What must get no answer is not waited for as long as what must.
+  // Returns whether `call` gets no answer. Waits less long than for an expected answer.
   [[nodiscard]] static bool IsSilent(const Node& from, Call call);
 
-  // The state as other programs read it. Of a link: `ip -d -j address show`, null if it is missing.
+  // Return the state as other programs read it. LinkOn() returns `ip -d -j address show` of a link,
+  // null if it is missing.
   [[nodiscard]] static json LinkOn(const Node& node, const std::string& name);
   [[nodiscard]] static bool HasInterface(const Node& node, const std::string& name);
-  // "172.26.64.2/20": all but link-local ones, in the kernel's order.
+  // "172.26.64.2/20": all addresses except link-local ones, in the kernel's order.
   [[nodiscard]] static std::vector<std::string> AddressesOn(const Node& node,
                                                             const std::string& name);
   // Unicast routes to `destination` ("default", "10.0.0.0/8") in any table, as numbers.
   [[nodiscard]] static json RoutesTo(const Node& node, const std::string& destination);
-  // The host's ports of `bridge`, and the name of the only one of bridge "nomad".
+  // The host's ports of `bridge`, and the name of the only port of bridge "nomad".
   [[nodiscard]] json PortsOf(const std::string& bridge);
   [[nodiscard]] std::string OnlyPort();
   // Our table as nft shows it.
@@ -157,7 +159,7 @@ class World : public ::testing::Test {
   [[nodiscard]] static bool HasRecord(const std::string& container_id);
   [[nodiscard]] static json ReadRecord(const std::string& container_id);
   static void WriteRecord(const std::string& container_id, const json& record);
-  // A record that CHECK rebuilds does not say when its ADD was.
+  // Removes the time of the ADD from the record: a record that CHECK rebuilds does not have it.
   static void ForgetAge(const std::string& container_id);
   [[nodiscard]] static std::map<std::string, std::string> Leases(
       const std::string& directory = kLeases);
@@ -166,7 +168,7 @@ class World : public ::testing::Test {
 
   // Host, outside, every living container, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
   [[nodiscard]] Snapshot TakeSnapshot();
-  // The same without the containers, whose side belongs to themselves.
+  // Like TakeSnapshot(), without the containers, whose side belongs to themselves.
   [[nodiscard]] Snapshot TakeHostSnapshot();
 
  private:
