@@ -87,7 +87,7 @@ TEST_F(Cnitool, CheckNamesWhatIsMissing) {
   EXPECT_THAT(Execute(Invocation("check")), Exits(Ne(0), Err(HasSubstr("0.0.0.0/0"))));
 }
 
-TEST_F(Cnitool, GcAndStatusOfAListThatHasThem) {
+TEST_F(Cnitool, GcAndStatusWorkForAListWithVersion110) {
   json list = Conflist("nomad_builtin_bridge");
   list["cniVersion"] = "1.1.0";
   UseList(list);

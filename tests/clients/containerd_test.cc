@@ -133,7 +133,7 @@ TEST_P(EveryList, AContainerServesItsPortAndLeavesNoTrace) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_P(EveryList, AContainerThatNobodyRemovesGivesUpItsPortToTheNext) {
+TEST_P(EveryList, AStaleContainerGivesItsPortToTheNextContainer) {
   UseList(Conflist(GetParam()));
   Must(RunCommand("first", {"--detach"}));
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "first");

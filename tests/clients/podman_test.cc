@@ -144,7 +144,7 @@ TEST_F(Podman, ContainersReachEachOtherAndTheWorld) {
   EXPECT_THAT(In("two", {"timeout", "3", "nc", kOutsideIp4, "5000"}), HasSubstr("world"));
 }
 
-TEST_F(Podman, ANetworkOfBothFamiliesIsOneOfBothFamilies) {
+TEST_F(Podman, ADualStackNetworkWorksInBothFamilies) {
   const auto make = [] {
     Do({"network", "create", "--ipv6", "--subnet=10.97.0.0/24", "--subnet=fd97::/64", "dual"});
     Run("web", {"--network=dual", "--publish=8080:80"});
@@ -180,7 +180,7 @@ TEST_F(Podman, AnInternalNetworkHasNoWayOut) {
   EXPECT_THAT(In("one", {"ping", "-c1", "-W1", kOutsideIp4}), Not(HasSubstr("1 packets received")));
 }
 
-TEST_F(Podman, AnAddressAskedForIsGivenOnce) {
+TEST_F(Podman, ARequestedAddressIsGivenOnce) {
   Do({"network", "create", "--subnet=10.97.0.0/24", "net"});
   Run("one", {"--network=net", "--ip=10.97.0.50", "--mac-address=92:d0:c6:0a:29:33"});
   EXPECT_EQ(Inspect("one", "net", "IPAddress"), "10.97.0.50");

@@ -105,7 +105,7 @@ TEST_P(Conntrack, ForgetsSeveralPortsOfBothFamiliesAtOnce) {
   EXPECT_THAT(left, Not(HasSubstr("dport=1001")));
 }
 
-TEST_P(Conntrack, ForgetsWhatNothingTranslatesOfOneSource) {
+TEST_P(Conntrack, ForgetsUntranslatedFlowsOfOneSource) {
   Make(host(), {.from = "172.26.64.2", .to = "198.51.100.2", .to_port = 53});
   Make(host(), {.from = "172.26.64.3", .to = "198.51.100.2", .to_port = 53});
   Make(host(), {.from = "fd00:26::2", .to = kOutsideIp6, .to_port = 53});
@@ -130,7 +130,7 @@ TEST_P(Conntrack, ForgetsWhatNothingTranslatesOfOneSource) {
   EXPECT_THAT(left, HasSubstr("src=fd00:26::3"));
 }
 
-TEST_P(Conntrack, ForgetsWhatLeadsToAnAddress) {
+TEST_P(Conntrack, ForgetsFlowsToAnAddress) {
   const std::string made = "conntrack -I -t 300 -p udp --sport 9 --dport 53 ";
   for (const std::string target : {"172.26.64.2", "172.26.64.3"}) {
     host().Must(
@@ -189,7 +189,7 @@ TEST_P(Conntrack, ActsInTheNamespaceItIsGiven) {
   EXPECT_THAT(List(host()), HasSubstr("dport=53"));
 }
 
-TEST_P(Conntrack, ForgetsNothingWithoutAnError) {
+TEST_P(Conntrack, SucceedsIfThereIsNothingToForget) {
   Forget({});
   Forget({{.family = Family::kIpv4, .port = 53}, {.family = Family::kIpv6, .port = 53}});
 }

@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
     kNameOf);
 
 // Chain FORWARD of table filter has the static rules, and is left out. Table mangle is another one.
-TEST_F(ForeignDrops, AreAlsoThoseOfOtherTablesOfIptables) {
+TEST_F(ForeignDrops, IncludeOtherTablesOfIptables) {
   host().Must(Words("iptables -P FORWARD DROP"));
   EXPECT_EQ(Found(), "");
   host().Must(Words("iptables -t mangle -P FORWARD DROP"));
@@ -243,7 +243,7 @@ TEST_F(ForeignDrops, AreAlsoThoseOfOtherTablesOfIptables) {
 }
 
 // Of a map whose last element has all keys that the others do not have.
-TEST_F(ForeignDrops, AreThoseOfTheRestOfAMap) {
+TEST_F(ForeignDrops, IncludeTheCatchAllElementOfAMap) {
   if (host()
           .Run(Words("nft add table t; add map t m { type mark : verdict; elements = { * : drop "
                      "}; }; delete table t"))
@@ -261,7 +261,7 @@ TEST_F(ForeignDrops, AreThoseOfTheRestOfAMap) {
 }
 
 // Neither what a program decides that reads the queue is known, nor what an xt match asks for.
-TEST_F(ForeignDrops, AreNotThoseThatExtensionsDecide) {
+TEST_F(ForeignDrops, LeaveOutRulesThatExtensionsDecide) {
   for (const char* const rule : {"-j NFQUEUE --queue-num 7", "-m mark --mark 0x7 -j ACCEPT"}) {
     host().Must(Words("iptables -t mangle -P FORWARD DROP"));
     host().Must(Words(Cat("iptables -t mangle -A FORWARD ", rule)));
@@ -270,7 +270,7 @@ TEST_F(ForeignDrops, AreNotThoseThatExtensionsDecide) {
   }
 }
 
-TEST_F(ForeignDrops, AreNotThoseThatAskForAMarkThatAnExtensionMaySet) {
+TEST_F(ForeignDrops, LeaveOutRulesOnAMarkThatAnExtensionMaySet) {
   Add("chain f { BEFORE drop; meta mark and 0x1000 == 0x1000 accept; }");
   EXPECT_EQ(Found(), kBefore);
   for (const char* const program : {"iptables", "ip6tables"}) {

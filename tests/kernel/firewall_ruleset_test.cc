@@ -54,7 +54,7 @@ TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
   EXPECT_EQ(List(), before);
 }
 
-TEST_F(Ruleset, IsChangedAsLongAsNobodyElseDoes) {
+TEST_F(Ruleset, IsChangedUnlessAnotherProgramChangesIt) {
   std::optional<std::uint32_t> generation = Put(DesiredOf(2)).generation;
   for (const int n : {3, 4, 5}) {
     generation = Commit(Adding(DesiredOf(n)), generation.value()).generation;
@@ -303,7 +303,7 @@ TEST_F(Ruleset, KeepsTheElementsOfLiveAttachmentsAfterAFlush) {
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
 }
 
-TEST_F(Ruleset, LeavesAnElementThatHasAnotherOwnerByNow) {
+TEST_F(Ruleset, KeepsAnElementThatNowHasAnotherOwner) {
   Put(DesiredOf(2));
   host().Nft(
       "delete element inet nomad-bridge alloc4 { 172.26.64.2 }\n"

@@ -48,7 +48,7 @@ TEST_F(StaticRules, AreNotDoubledWhereTheReferencePluginAddedThem) {
                           Accept("0x1000")));
 }
 
-TEST_F(StaticRules, StandBeforeTheHostsOwnAndLeaveThePolicyAlone) {
+TEST_F(StaticRules, PrecedeTheHostsRulesAndLeaveThePolicyAlone) {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   host().Must({"iptables", "-A", "FORWARD", "-j", "REJECT"});
   Put(DesiredOf(2));
@@ -58,7 +58,7 @@ TEST_F(StaticRules, StandBeforeTheHostsOwnAndLeaveThePolicyAlone) {
                   "\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\n"));
 }
 
-TEST_F(StaticRules, DoNotTakeAConditionalJumpForTheirs) {
+TEST_F(StaticRules, DoNotAcceptAConditionalJumpAsTheirOwn) {
   host().Must({"iptables", "-N", "CNI-FORWARD"});
   host().Must({"iptables", "-A", "FORWARD", "-s", "192.0.2.1", "-j", "CNI-FORWARD"});
   Put(DesiredOf(2));
@@ -133,7 +133,7 @@ TEST_F(StaticRules, AreTheSameAfterTheyWereSavedAndLoaded) {
   }
 }
 
-TEST_F(StaticRules, AreThereOnceOfSeveralThatWereAdded) {
+TEST_F(StaticRules, LoseTheirDuplicates) {
   Put(DesiredOf(2));
   for (const char* const family : {"ip", "ip6"}) {
     const std::string rule =

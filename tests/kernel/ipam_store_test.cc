@@ -81,7 +81,7 @@ TEST_F(SharedLeases, ContinueWhereTheOtherPluginStopped) {
   EXPECT_THAT(OurAdd({"more", "eth0"}), UnorderedElementsAre("10.0.0.5/29", "fd00::5/64"));
 }
 
-TEST_F(SharedLeases, OfTheReferenceHaveTheirOwnerForUs) {
+TEST_F(SharedLeases, OwnerIsKnownIfTheReferenceWroteTheLease) {
   ReferenceAdd("theirs");
   Store store = Store::Open(kDataDir, "net");
   EXPECT_EQ(store.FindOwner(At("10.0.0.2")), (LeaseOwner{"theirs", "eth0"}));
@@ -93,7 +93,7 @@ TEST_F(SharedLeases, OfTheReferenceHaveTheirOwnerForUs) {
   EXPECT_THAT(Names(), UnorderedElementsAre("lock", "last_reserved_ip.0", "last_reserved_ip.1"));
 }
 
-TEST_F(SharedLeases, OfOursAreCheckedAndReleasedByTheReference) {
+TEST_F(SharedLeases, AreCheckedAndReleasedByTheReferenceIfWeWroteThem) {
   OurAdd(kOurs);
   EXPECT_NE(Reference("CHECK", "nobody").exit_code, 0);
   EXPECT_EQ(Reference("CHECK", "ours").exit_code, 0);

@@ -5,9 +5,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-using UplinksOf = RtnlWorld;
+using UplinksOfABridge = RtnlWorld;
 
-TEST_F(UplinksOf, ABridgeAreTheSameByEitherWay) {
+TEST_F(UplinksOfABridge, AreTheSameByEitherLookup) {
   const rtnl::Link bridge = Bridge();
   const auto add = [&](const std::string& name) {
     host().Must(

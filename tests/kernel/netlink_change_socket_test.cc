@@ -40,7 +40,7 @@ class ChangeSocket : public World {
   UniqueFd socket_;
 };
 
-TEST_F(ChangeSocket, HearsOfAChangeUntilItIsRead) {
+TEST_F(ChangeSocket, IsReadableFromAChangeUntilItIsRead) {
   EXPECT_EQ(Events(), 0);
   host().Must({"nft", "add", "table", "inet", "t"});
   EXPECT_EQ(Events(), POLLIN);
@@ -67,7 +67,7 @@ TEST_F(ChangeSocket, IsNotInErrorAfterAnOverrun) {
   EXPECT_EQ(Events(), POLLIN);
 }
 
-TEST_F(ChangeSocket, IsNoneUnlessSystemdHandsOne) {
+TEST_F(ChangeSocket, IsAbsentUnlessSystemdPassesOne) {
   EXPECT_FALSE(nft::TakeChangeSocket());
 }
 

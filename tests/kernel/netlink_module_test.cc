@@ -40,7 +40,7 @@ class ChangedWhileLoading {
 
 class ModuleOfACommit : public World {};
 
-TEST_F(ModuleOfACommit, LeavesTimeForAnotherChangeWhichTheReplySays) {
+TEST_F(ModuleOfACommit, LoadingAllowsAnotherChangeThatTheReplyReports) {
   const nft::TableId table{.name = "t"};
   nft::Batch batch;
   batch.AddTable(table);

@@ -33,11 +33,11 @@ class NetnsHandle : public World {
 
 class InNetns : public NetnsHandle {};
 
-TEST_F(NetnsHandle, CurrentIsThisProcesses) {
+TEST_F(NetnsHandle, CurrentRefersToThisProcess) {
   EXPECT_EQ(netlink::Netns::Current().id(), Here());
 }
 
-TEST_F(NetnsHandle, OfABindMountDiffersFromOurs) {
+TEST_F(NetnsHandle, OpensABindMountOfAnotherNamespace) {
   const netlink::Netns ns = netlink::Netns::Open(container().path());
 
   EXPECT_EQ(ns.id(), IdOf(container().path()));
@@ -45,14 +45,14 @@ TEST_F(NetnsHandle, OfABindMountDiffersFromOurs) {
   EXPECT_NE(::fcntl(ns.fd(), F_GETFD) & FD_CLOEXEC, 0) << "a child would inherit it";
 }
 
-TEST_F(NetnsHandle, OfAProcessOpens) {
+TEST_F(NetnsHandle, OpensTheNamespaceOfAProcess) {
   EXPECT_EQ(netlink::Netns::Open("/proc/self/ns/net").id(), Here());
   const std::optional<netlink::Netns> found = netlink::Netns::Find(container().path());
   ASSERT_TRUE(found);
   EXPECT_EQ(found->id(), IdOf(container().path()));
 }
 
-TEST_F(NetnsHandle, OfAnythingElseIsRefusedWithTheReason) {
+TEST_F(NetnsHandle, RefusesAnyOtherFileWithTheReason) {
   EnsureDirectory("/run/odd");
   ReplaceFile("/run/odd/file", "plain");
   // Opening it would wait for a writer for ever.
@@ -66,7 +66,7 @@ TEST_F(NetnsHandle, OfAnythingElseIsRefusedWithTheReason) {
   ExpectNone("", "ENOENT");
 }
 
-TEST_F(NetnsHandle, OfANamespaceThatHasGoneIsRefused) {
+TEST_F(NetnsHandle, RefusesAPathWhoseNamespaceHasEnded) {
   const std::string path = container().path();
   KillContainer(container());
   ReplaceFile(path, "");
@@ -94,7 +94,7 @@ TEST_F(InNetns, ComesBackFromAnExceptionToo) {
   EXPECT_EQ(Here(), home);
 }
 
-TEST_F(NetnsHandle, OfASocketIsWhereItWasOpened) {
+TEST_F(NetnsHandle, FindsTheNamespaceInWhichASocketWasOpened) {
   UniqueFd socket;
   netlink::InNetns(netlink::Netns::Open(container().path()),
                    [&] { socket = UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); });

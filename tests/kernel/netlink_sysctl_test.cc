@@ -31,7 +31,7 @@ TEST_F(Sysctl, BelongsToTheNamespace) {
   EXPECT_EQ(host().Sysctl(kForward), "0");
 }
 
-TEST_F(Sysctl, OfALinkWithADotInItsName) {
+TEST_F(Sysctl, WorksForALinkWithADotInItsName) {
   host().Must({"ip", "link", "add", "br.a-1", "type", "bridge"});
 
   EXPECT_TRUE(netlink::EnsureSysctl("net/ipv4/conf/br.a-1/route_localnet", "1"));
@@ -39,7 +39,7 @@ TEST_F(Sysctl, OfALinkWithADotInItsName) {
   EXPECT_EQ(host().Sysctl("net/ipv4/conf/br.a-1/route_localnet"), "1");
 }
 
-TEST_F(Sysctl, ThatIsAbsentIsAnErrorUnlessOptional) {
+TEST_F(Sysctl, IsAnErrorIfAbsentUnlessOptional) {
   EXPECT_NO_THROW(netlink::SetSysctlIfPresent(kNone, "1"));
   EXPECT_FALSE(netlink::IsSysctlOn(kNone));
   EXPECT_THAT(
@@ -48,7 +48,7 @@ TEST_F(Sysctl, ThatIsAbsentIsAnErrorUnlessOptional) {
           Code::kKernel, "cannot set 'net/ipv4/no_such_setting' to '1'", HasSubstr("(ENOENT)")));
 }
 
-TEST_F(Sysctl, ValueThatIsRefusedIsAnErrorThatNamesIt) {
+TEST_F(Sysctl, RefusedValueIsNamedInTheError) {
   const Error error = Caught([] { netlink::EnsureSysctl(kForward, "perhaps"); });
   EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/ip_forward' to 'perhaps'");
   EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
@@ -60,7 +60,7 @@ TEST_F(Sysctl, IsOnIfNeitherZeroNorAbsent) {
   EXPECT_TRUE(netlink::IsSysctlOn(kForward));
 }
 
-TEST_F(Sysctl, ThatIsRightMayBeReadOnly) {
+TEST_F(Sysctl, MayBeReadOnlyIfItsValueIsRight) {
   host().SetSysctl(kForward, "1");
   ASSERT_EQ(::mount("/proc/sys", "/proc/sys", nullptr, MS_BIND, nullptr), 0);
   ASSERT_EQ(::mount(nullptr, "/proc/sys", nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);

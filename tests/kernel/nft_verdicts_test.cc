@@ -194,7 +194,7 @@ TEST_F(Verdicts, AreReadByNft) {
   EXPECT_EQ(host().Must({"nft", "-s", "list", "table", "inet", "verdicts"}), kText);
 }
 
-TEST_F(Verdicts, AreWhatNftMakesOfTheirText) {
+TEST_F(Verdicts, EqualWhatNftMakesOfTheirText) {
   const auto table = [](const Node& node) {
     json list = node.Json({"nft", "-j", "list", "table", "inet", "verdicts"});
     for (json& item : list.at("nftables")) {

@@ -63,7 +63,7 @@ class RtnlDuplicateDetection : public RtnlAddress {
   }
 };
 
-TEST_F(RtnlAddress, OfIpv4HasItsPrefixAndBroadcastAddress) {
+TEST_F(RtnlAddress, HasItsPrefixAndBroadcastAddressInIpv4) {
   net_.EnsureAddress(link_, At("172.26.64.2/20"));
 
   const json shown = Shown();
@@ -83,7 +83,7 @@ TEST_F(RtnlAddress, HasNoBroadcastAddressInASlash31Or32) {
   }
 }
 
-TEST_F(RtnlAddress, OfIpv6IsUsableAtOnce) {
+TEST_F(RtnlAddress, IsUsableAtOnceInIpv6) {
   net_.EnsureAddress(link_, At("2001:db8::5/64"));
 
   const json shown = Shown();
@@ -96,7 +96,7 @@ TEST_F(RtnlAddress, OfIpv6IsUsableAtOnce) {
 
 // The kernel finishes it behind our back: see AwaitLocal. A file, because it is read sooner than
 // a program has started.
-TEST_F(RtnlAddress, OfIpv6HasItsLocalRouteAndItsGroupAtOnce) {
+TEST_F(RtnlAddress, HasItsLocalRouteAndItsGroupAtOnceInIpv6) {
   for (int i = 0x10; i < 0x60; ++i) {
     const std::string last = Cat("00", "0123456789abcdef"[i / 16], "0123456789abcdef"[i % 16]);
     net_.EnsureAddress(link_, At(Cat("2001:db8::", last, "/64")));
@@ -112,7 +112,7 @@ TEST_F(RtnlAddress, OfIpv6HasItsLocalRouteAndItsGroupAtOnce) {
 }
 
 // The kernel sends the event of a route to every listener before a lookup finds the route.
-TEST_F(RtnlAddress, OfIpv6IsAwaitedWhereManyListenToRoutes) {
+TEST_F(RtnlAddress, IsAwaitedInIpv6WhereManyProgramsListenToRoutes) {
   constexpr int kListeners = 3000;
   rlimit files{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -156,7 +156,7 @@ TEST_F(RtnlAddress, ListMayBeEmpty) {
   EXPECT_TRUE(net_.Addresses(link_).empty());
 }
 
-TEST_F(RtnlAddress, ListThatFailsOnItsWayIsAnError) {
+TEST_F(RtnlAddress, ListOfADeletedLinkIsAnError) {
   container().Must({"ip", "link", "delete", "d0"});
 
   const Error error = Caught([&] { return net_.Addresses(link_); });
@@ -184,7 +184,7 @@ TEST_F(RtnlAddress, IsRefusedWithTheReasonWhereIpv6IsOff) {
                       HasSubstr("IPv6 is disabled on this device (EACCES)")));
 }
 
-TEST_F(RtnlAddress, WithAnotherPrefixLengthIsAnother) {
+TEST_F(RtnlAddress, IsRefusedIfItExistsWithAnotherPrefixLength) {
   container().Must({"ip", "address", "add", "2001:db8::5/80", "dev", "d0"});
 
   const Error error = Caught([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
@@ -242,7 +242,7 @@ TEST_F(RtnlRoute, MayBeADefaultOfEitherFamilyAndEnsuredTwice) {
   EXPECT_EQ(ShownRoutes("-6", "default").at(0).at("gateway"), "2001:db8::1");
 }
 
-TEST_F(RtnlRoute, LeavesAForeignOneToTheSameDestination) {
+TEST_F(RtnlRoute, LeavesAForeignRouteToTheSameDestination) {
   net_.EnsureAddress(link_, At("10.0.0.2/24"));
   container().Must({"ip", "route", "add", "192.0.2.0/24", "via", "10.0.0.9"});
 
@@ -255,7 +255,7 @@ TEST_F(RtnlRoute, LeavesAForeignOneToTheSameDestination) {
   EXPECT_THAT(gateways, UnorderedElementsAre("10.0.0.1", "10.0.0.9"));
 }
 
-TEST_F(RtnlRoute, ByAnUnreachableGatewayIsAnErrorInTheKernelsWords) {
+TEST_F(RtnlRoute, IsAnErrorInTheKernelsWordsIfItsGatewayIsUnreachable) {
   const Route route{.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")};
 
   EXPECT_THAT(Caught([&] { net_.EnsureRoute(link_, route); }),
@@ -320,7 +320,7 @@ TEST_F(RtnlRoute, IsListedForEachOfItsNextHops) {
   EXPECT_EQ(found.front().gateway, Ip::Parse("10.0.0.1"));
 }
 
-TEST_F(RtnlRoute, OfAnotherLinkIsNotListed) {
+TEST_F(RtnlRoute, IsNotListedForAnotherLink) {
   AddLink("e0");
   container().Must({"ip", "address", "add", "10.1.0.2/24", "dev", "e0"});
 
@@ -338,7 +338,7 @@ TEST_F(RtnlDuplicateDetection, IsAwaitedToItsEnd) {
   EXPECT_FALSE(Shown().at(0).contains("dadfailed"));
 }
 
-TEST_F(RtnlDuplicateDetection, OfATakenAddressIsAConflict) {
+TEST_F(RtnlDuplicateDetection, ReportsATakenAddressAsAConflict) {
   DetectAfter("ip address add 2001:db8::5/64 dev d0-peer nodad");
 
   EXPECT_THAT(AwaitFailure(std::chrono::seconds(30)),
@@ -352,7 +352,7 @@ TEST_F(RtnlDuplicateDetection, IsAwaitedUntilTheDeadline) {
               IsError(Code::kTryAgain, "address 2001:db8::5/64 of 'd0' did not become usable"));
 }
 
-TEST_F(RtnlDuplicateDetection, IsNotAwaitedWhereThereIsNone) {
+TEST_F(RtnlDuplicateDetection, IsNotAwaitedWhereItIsOff) {
   net_.EnsureAddress(link_, At("2001:db8::5/64"));
   net_.EnsureAddress(link_, At("10.0.0.5/24"));
   net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(0)));

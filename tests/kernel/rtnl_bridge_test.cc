@@ -103,7 +103,7 @@ TEST_F(RtnlBridge, KeepsAMacThatIsFixedAndAcceptsItsFrames) {
               HasSubstr(Cat(bridge.mac, " dev br1 master br1 permanent")));
 }
 
-TEST_F(RtnlPort, ThatIsIsolatedReachesTheBridgeButNoOther) {
+TEST_F(RtnlPort, ReachesOnlyTheBridgeIfIsolated) {
   EXPECT_TRUE(Ping(container(), "10.0.0.11"));
 
   net_.Change(Port("port-a"), {.port = PortFlags{.isolated = true}});
@@ -241,7 +241,7 @@ TEST_P(RtnlPortLock, KeepsAnotherPortFromTakingTheMac) {
   EXPECT_TRUE(Ping(container(), "10.0.0.1"));
 }
 
-TEST_F(RtnlBridge, FiltersVlansOrNamesWhatTheKernelLacksAndLeavesNothing) {
+TEST_F(RtnlBridge, FiltersVlansOrNamesTheMissingKernelOption) {
   if (host().Run({"ip", "link", "add", "br1", "type", "bridge", "vlan_filtering", "1"}).exit_code ==
       0) {
     EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0, true));

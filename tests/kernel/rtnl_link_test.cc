@@ -119,7 +119,7 @@ TEST_F(RtnlLink, HasItsSettingsOfIpv4) {
   EXPECT_FALSE(off.ipv4.value().route_localnet);
 }
 
-TEST_F(RtnlLink, OfTheNodeAndOfNewOnesMayForward) {
+TEST_F(RtnlLink, ForwardingIsReadForAllLinksAndForNewOnes) {
   for (const auto& [family, name] : {std::pair(Family::kIpv4, "ipv4"), {Family::kIpv6, "ipv6"}}) {
     const auto set = [&name = name](const char* which, const char* value) {
       Must({.argv = {"sysctl", "-qw", Format("net.{}.conf.{}.forwarding={}", name, which, value)}});
@@ -173,7 +173,7 @@ TEST_F(RtnlBridgeLink, KeepsItsMacWhenItsPortsChange) {
   EXPECT_EQ(LinkOn(host(), "nomad").at("address"), kBridgeMac.Text());
 }
 
-TEST_F(RtnlBridgeLink, WithAnInvalidNameIsAnErrorInTheKernelsWords) {
+TEST_F(RtnlBridgeLink, InvalidNameIsAnErrorInTheKernelsWords) {
   EXPECT_THAT(Thrown([&] { return net_.CreateBridge("a/b", kBridgeMac, 0); }),
               IsError(Code::kKernel, "cannot create bridge 'a/b'", HasSubstr("(EINVAL)")));
 }
@@ -203,7 +203,7 @@ TEST_F(RtnlVeth, HasTheKernelsMtuUnlessGiven) {
   EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1500);
 }
 
-TEST_F(RtnlVeth, WithATakenHostNameIsAConflictThatNamesIt) {
+TEST_F(RtnlVeth, TakenHostNameIsAConflictThatNamesIt) {
   const rtnl::Link bridge = Bridge();
   Add(host(), "veth0");
   const Snapshot before = TakeSnapshot();
@@ -216,7 +216,7 @@ TEST_F(RtnlVeth, WithATakenHostNameIsAConflictThatNamesIt) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(RtnlVeth, WithATakenContainerNameIsAConflictThatNamesIt) {
+TEST_F(RtnlVeth, TakenContainerNameIsAConflictThatNamesIt) {
   const rtnl::Link bridge = Bridge();
   Add(container(), "eth0");
   const Snapshot before = TakeSnapshot();
@@ -227,7 +227,7 @@ TEST_F(RtnlVeth, WithATakenContainerNameIsAConflictThatNamesIt) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(RtnlVeth, OnAFullBridgeIsAnErrorThatNamesTheLimitAndLeavesNothing) {
+TEST_F(RtnlVeth, FullBridgeIsAnErrorThatNamesTheLimitAndLeavesNothing) {
   const rtnl::Link bridge = Bridge();
   std::string batch;
   for (int i = 0; i < 1023; ++i) {
@@ -305,7 +305,7 @@ TEST_F(RtnlLink, AliasHolds255Bytes) {
   EXPECT_FALSE(LinkOn(host(), "test0").contains("ifalias"));
 }
 
-TEST_F(RtnlLink, ChangeThatIsRefusedNamesItselfAndTheKernelsReason) {
+TEST_F(RtnlLink, RefusedChangeIsNamedWithTheKernelsReason) {
   Add(host(), "test0");
   const rtnl::Link link = net_.FindLink("test0").value();
 
@@ -339,7 +339,7 @@ TEST_F(RtnlLink, MayBeDeletedTwice) {
   EXPECT_TRUE(LinkOn(container(), "eth0").is_null());
 }
 
-TEST_F(RtnlLink, ThatCannotBeDeletedIsAnError) {
+TEST_F(RtnlLink, FailedDeletionIsAnError) {
   const Error error = Thrown([&] { net_.EnsureLinkGone("lo"); });
   EXPECT_EQ(error.msg(), "cannot delete interface 'lo'");
 }
@@ -362,7 +362,7 @@ TEST_F(RtnlNamespace, IsAliveWhileAnythingReferencesIt) {
   EXPECT_FALSE(net_.FindPeer(veth).has_value());
 }
 
-TEST_F(RtnlNamespace, OfAnUnknownIdIsNotAlive) {
+TEST_F(RtnlNamespace, IsNotAliveIfItsIdIsUnknown) {
   EXPECT_FALSE(net_.IsNetnsAlive(12345));
   EXPECT_FALSE(net_.IsNetnsAlive(-1));
 }
@@ -379,7 +379,7 @@ TEST_F(RtnlLink, CountsWhatItReceivesAndSends) {
   EXPECT_LE(counters.sent.packets, stats.at("tx").at("packets"));
 }
 
-TEST_F(RtnlLink, IsOneOfAll) {
+TEST_F(RtnlLink, IsInTheListOfAllLinks) {
   Bridge();
   Add(host(), "one");
   std::set<std::string> names;

@@ -185,7 +185,7 @@ TEST_F(RtnlVlan, IsReachedFromTheNodeByASubInterface) {
   EXPECT_FALSE(Ping(container(), "10.0.0.1"));
 }
 
-TEST_F(RtnlVlan, OfALockedPortIsLocked) {
+TEST_F(RtnlVlan, LockHoldsInTheVlanOfAPort) {
   const Mac honest = Mac::ForName("honest");
   Node& member = AddContainer("member");
   Attach(container(), "port-a", "10.0.0.10");

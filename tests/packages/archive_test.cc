@@ -52,7 +52,7 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
 }
 
 // README.md and the documents, where the packages have them.
-TEST(Release, DocumentsLeadToWhatIsInIt) {
+TEST(Release, DocumentsLinkOnlyToFilesInIt) {
   const test::ScratchDirectory unpacked;
   Must({.argv = {"tar",
                  "-xzf",
@@ -81,7 +81,7 @@ TEST(Release, DocumentsLeadToWhatIsInIt) {
 
 class ReleaseRoot : public World {};
 
-TEST_F(ReleaseRoot, FindsNoErrorInThePackages) {
+TEST_F(ReleaseRoot, PackagesPassLintian) {
   const Root root("release");
   for (const char* const architecture : {"amd64", "arm64"}) {
     root.Put(ReleaseFile("nomad-bridge_", Cat("_", architecture, ".deb")), "/package.deb");

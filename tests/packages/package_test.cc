@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(By,
                                            Rpm("Dnf", Cat(kDnf, "install"), Cat(kDnf, "remove"))),
                          kNameOf);
 
-TEST_P(Package, InstallsWhatItSays) {
+TEST_P(Package, InstallsItsProgramAndFiles) {
   const Root root(GetParam().root);
 
   MustRun(root, InstallLine(root));
@@ -226,7 +226,7 @@ TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
   MustRun(root, RemoveLine());
 }
 
-TEST_P(Package, IsNotRemovedWhileAnAllocationRunsWhoseLinkOrRecordIsDamaged) {
+TEST_P(Package, IsNotRemovedWhileAnAllocationHasADamagedLinkOrRecord) {
   MakeContainers(1);
   const Root root(GetParam().root);
   MustRun(root, InstallLine(root));

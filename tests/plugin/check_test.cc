@@ -23,7 +23,7 @@ class CheckCommand : public World {
   json result_;
 };
 
-TEST_F(CheckCommand, RightAfterAddIsSilentAndChangesNothing) {
+TEST_F(CheckCommand, IsSilentAndChangesNothingRightAfterAdd) {
   const Snapshot before = TakeSnapshot();
   EXPECT_THAT(MustCheck(), AllOf(Out(""), Err(""))) << "nothing was repaired";
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
@@ -61,7 +61,7 @@ TEST_F(CheckCommand, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(CheckCommand, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
+TEST_F(CheckCommand, NeedsNoDiskSpaceForAHealthyAttachment) {
   host().Must({"mount", "-o", "remount,size=64k", "/run"});
   host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
   MustCheck();
@@ -84,12 +84,12 @@ TEST_F(CheckCommand, NeedsNoResolvConf) {
   EXPECT_THAT(RunPlugin("CHECK", WithResult(config, result), {{"CNI_IFNAME", "eth1"}}), Exits(0));
 }
 
-TEST_F(CheckCommand, OfAnAttachmentNeverMade) {
+TEST_F(CheckCommand, FailsForAnAttachmentThatWasNeverMade) {
   EXPECT_THAT(RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_CONTAINERID", "never-seen"}}),
               Fails(103, Msg(HasSubstr("'never-seen'"))));
 }
 
-TEST_F(CheckCommand, InAnotherNamespaceThanAtAdd) {
+TEST_F(CheckCommand, FailsInAnotherNamespaceThanAtAdd) {
   // A host that comes back with docker: the pause container has a new namespace, the result is the
   // old one.
   Node& other = AddContainer("other");
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Check,
                          ::testing::ValuesIn(ContainerDamages()),
                          kNameOf);
 
-TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
+TEST_P(CheckOfDamagedContainer, NamesTheDamageAndDoesNotTouchIt) {
   for (const std::vector<std::string>& command : GetParam().commands) {
     container().Must(command);
   }

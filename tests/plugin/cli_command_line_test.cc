@@ -34,7 +34,7 @@ class CommandLine : public CliWorld {
   }
 };
 
-TEST_F(CommandLine, WithoutAnythingIsTheFingerprintThatNomadReads) {
+TEST_F(CommandLine, PrintsTheFingerprintForNomadWithoutArguments) {
   const Outcome outcome = Run(std::vector<std::string>{});
   EXPECT_THAT(outcome, Exits(0, Out(""), Err(StartsWith("CNI nomad-bridge plugin v"))));
   EXPECT_EQ(Output("version"), outcome.err);
@@ -42,7 +42,7 @@ TEST_F(CommandLine, WithoutAnythingIsTheFingerprintThatNomadReads) {
 }
 
 // script(1) gives it a terminal.
-TEST_F(CommandLine, WithoutAnythingOnATerminalIsHelp) {
+TEST_F(CommandLine, PrintsHelpWithoutArgumentsOnATerminal) {
   Command command = Line({});
   command.argv = {"script", "-qec", command.argv.front(), "/dev/null"};
   EXPECT_THAT(Execute(command).out, HasSubstr("nomad-bridge help COMMAND"));
@@ -115,7 +115,7 @@ TEST_F(CommandLine, KeepsTheColumnsOfATerminal) {
 }
 
 // Text is broken there, but for commands to be pasted, and loses nothing.
-TEST_F(CommandLine, KeepsTheColumnsInWhatIsFound) {
+TEST_F(CommandLine, KeepsTheColumnsInFindings) {
   Attach(Publish({Port(8080, 80)}, DualStack()),
          As(kAllocation, container(), NomadArgs("a-job-with-a-long-name", kAllocation)));
   host().Shell(
@@ -144,7 +144,7 @@ TEST_F(CommandLine, KeepsTheColumnsInTheManPage) {
   }
 }
 
-TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
+TEST_F(CommandLine, SuggestsNearNamesForUnknownWords) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"instal"}, "unknown command 'instal'; did you mean 'install'?\nTry 'nomad-bridge help'"},
       {{"help", "versoin"},
@@ -177,7 +177,7 @@ TEST_F(CommandLine, TakesFlagsBeforeTheCommandAndByTheirLetter) {
   EXPECT_TRUE(RunLine("gc -json -n").json.at("dryRun"));
 }
 
-TEST_F(CommandLine, IgnoresAReaderWhoHasGone) {
+TEST_F(CommandLine, SucceedsIfStdoutIsAClosedPipe) {
   Command command = Line({"help"});
   command.in_child = [] {
     std::array<int, 2> ends{};
@@ -268,7 +268,7 @@ TEST_F(CommandLine, IsCompletedSilentlyWithoutRoot) {
               Exits(0, Out("5f3c1a2b\nbilling\n"), Err("")));
 }
 
-TEST_F(CommandLine, IsCompletedWithoutRunningWhatAnAllocationIsCalled) {
+TEST_F(CommandLine, IsCompletedWithoutExpandingAllocationNames) {
   const std::string directory = "/run/shared/empty";
   EnsureDirectory(directory);
   int number = 0;

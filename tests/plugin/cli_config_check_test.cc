@@ -80,7 +80,7 @@ TEST_F(ConfigCheck, SaysThatAListHasNoPluginOfOurs) {
 }
 
 // Somebody's own, whatever it is called.
-TEST_F(ConfigCheck, TakesANameNearOursOfAPluginThatIsThere) {
+TEST_F(ConfigCheck, AcceptsANameNearOursIfThatPluginIsInstalled) {
   fs::create_directory("/run/plugins");
   std::ofstream("/run/plugins/mybridge") << "#!/bin/sh\n";
   const std::vector<std::string> line = {"config", "check", Write(List({{{"type", "mybridge"}}}))};
@@ -103,7 +103,7 @@ TEST_F(ConfigCheck, SaysTheSameAsAnAdd) {
   EXPECT_THAT(RunLine(Cat("config check ", Write(config, "x.conf"))).err, HasSubstr(Msg(add)));
 }
 
-TEST_F(ConfigCheck, NamesUnknownKeysAndWhatIsNearThem) {
+TEST_F(ConfigCheck, NamesUnknownKeysAndSuggestsNearOnes) {
   const std::string path =
       Write(List({{{"type", "nomad-bridge"},
                    {"capabilities", {{"portMappings", true}}},
@@ -123,7 +123,7 @@ TEST_F(ConfigCheck, NamesUnknownKeysAndWhatIsNearThem) {
                     Not(HasSubstr("colour"))));
 }
 
-TEST_F(ConfigCheck, RemarksOnWhatStandsInTheWrongPlace) {
+TEST_F(ConfigCheck, RemarksOnKeysInTheWrongPlace) {
   const std::string path =
       Write({{"name", "web"},
              {"mtu", 1400},
@@ -169,7 +169,7 @@ TEST_F(ConfigCheck, KnowsEveryKeyThatIsDocumented) {
   EXPECT_EQ(RunLine(Cat("config check ", Write(config, "x.conf"))).err, "");
 }
 
-TEST_F(ConfigCheck, RemarksThatNoPortIsAskedFor) {
+TEST_F(ConfigCheck, RemarksOnAMissingPortCapability) {
   EXPECT_THAT(RunLine(Cat("config check ", Write(List({{{"type", "nomad-bridge"}}})))),
               Exits(0,
                     Err("nomad-bridge: /run/x.conflist: no port is published: 'nomad-bridge' lacks "
@@ -177,7 +177,7 @@ TEST_F(ConfigCheck, RemarksThatNoPortIsAskedFor) {
                         "\n")));
 }
 
-TEST_F(ConfigCheck, RefusesTwoNetworksInEachOthersWay) {
+TEST_F(ConfigCheck, RefusesTwoConflictingNetworks) {
   const json capable = {{"capabilities", {{"portMappings", true}}}};
   const std::string one = Write(Config(capable), "one.conf");
   const std::string same = Write(Config(capable), "same.conf");
@@ -198,7 +198,7 @@ TEST_F(ConfigCheck, AWholeListIsNoConfigOfAPlugin) {
               "the config is a whole list: it has 'plugins'");
 }
 
-TEST_F(ConfigCheck, ChecksAllFilesAndExitsTwoForOneThatIsMissing) {
+TEST_F(ConfigCheck, ChecksAllFilesAndExitsTwoIfOneIsMissing) {
   std::ofstream("/run/broken.conflist") << "{";
   const std::string good = Write(DualStack(), "y.conf");
   EXPECT_THAT(RunLine(Cat("config check /run/broken.conflist /run/absent ", good)),
@@ -252,7 +252,7 @@ TEST_F(ConfigCheck, WaitsForTheWriterOfAFifo) {
   EXPECT_EQ(host().Shell(through_fifo), "/run/fifo: ok, network 'web'\n");
 }
 
-TEST_F(ConfigCheck, CannotTellOfADirectory) {
+TEST_F(ConfigCheck, ExitsTwoForADirectory) {
   EXPECT_THAT(RunLine("config check /run"), Exits(2, Err(HasSubstr("/run': Is a directory"))));
 }
 
@@ -263,7 +263,7 @@ TEST_F(ConfigCheck, NeedsNoRootAndChangesNothing) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(ConfigCheck, WantsAFile) {
+TEST_F(ConfigCheck, NeedsAFile) {
   EXPECT_EQ(RunLine("config check").exit_code, 2);
   EXPECT_EQ(RunLine("config").exit_code, 2);
   EXPECT_EQ(RunLine("config chekc x").exit_code, 2);

@@ -19,7 +19,7 @@ class Events : public Metrics {
   [[nodiscard]] std::uint64_t RefusedFor(int code) { return Samples().at(Refused(code)); }
 };
 
-TEST_F(Events, AreRefusedAddsByCode) {
+TEST_F(Events, CountRefusedAddsByCode) {
   EXPECT_EQ(RefusedFor(7), 0U) << "there from the start";
   RefuseAdd();
   RefuseAdd();
@@ -36,7 +36,7 @@ TEST_F(Events, AreRefusedAddsByCode) {
   EXPECT_EQ(samples.at(Refused(4)), 0U) << "that was a DEL";
 }
 
-TEST_F(Events, AreRepairsByArea) {
+TEST_F(Events, CountRepairsByArea) {
   const json result = AttachBilling();
   host().Must({"nft", "flush", "ruleset"});
   host().Must({"ip", "link", "set", "nomad", "down"});
@@ -68,7 +68,7 @@ TEST_F(Events, CountOnceIfTheAddIsKilled) {
   EXPECT_GT(count, 0U) << "no sweep";
 }
 
-TEST_F(Events, CountEachOfThoseThatHappenAtOnce) {
+TEST_F(Events, AreAllCountedIfTheyHappenAtOnce) {
   constexpr int kAtOnce = 20;
   std::vector<Process> adds;
   adds.reserve(kAtOnce);
@@ -88,7 +88,7 @@ TEST_F(Events, AreSeenWithoutRoot) {
 }
 
 // A file for each would be without end.
-TEST_F(Events, HaveOneKindForTheCodesThatAnIpamPluginInvents) {
+TEST_F(Events, ShareOneKindForCodesOfOtherIpamPlugins) {
   fs::create_directory("/run/ipam");
   const Variables path = {{"CNI_PATH", "/run/ipam"}};
   for (const int code : {110, 123'456}) {
@@ -112,7 +112,7 @@ TEST_F(Events, FailNoCommandIfTheyCannotBeCounted) {
   EXPECT_EQ(RefusedFor(7), 0U);
 }
 
-TEST_F(Events, HaveTheReleaseBesideThem) {
+TEST_F(Events, ComeWithTheReleaseNumber) {
   const std::string banner = RunLine("version").out;
   const std::string version =
       banner.substr(banner.find(" v") + 2, banner.find('\n') - banner.find(" v") - 2);

@@ -112,7 +112,7 @@ const std::vector<std::string> kHarmlessInside = {
     "iptables -A INPUT -p tcp --dport 22 -j REJECT; iptables -A OUTPUT -d 169.254.169.254 -j DROP",
 };
 
-class Healthy : public CliWorld, public ::testing::WithParamInterface<int> {
+class HealthyNode : public CliWorld, public ::testing::WithParamInterface<int> {
  protected:
   std::mt19937 random_{static_cast<std::uint32_t>(GetParam())};
 
@@ -169,7 +169,7 @@ class Healthy : public CliWorld, public ::testing::WithParamInterface<int> {
   }
 };
 
-TEST_P(Healthy, NothingIsFound) {
+TEST_P(HealthyNode, HasNoFindings) {
   std::string foreign;
   for (int i = static_cast<int>(random_() % 4); i > 0; --i) {
     foreign = OneOf(kHarmless);
@@ -197,8 +197,8 @@ TEST_P(Healthy, NothingIsFound) {
   ExpectNothingFound(ports);
 }
 
-INSTANTIATE_TEST_SUITE_P(Nodes, Healthy, ::testing::Range(0, 20));
-INSTANTIATE_TEST_SUITE_P(ThoroughNodes, Healthy, ::testing::Range(20, 200));
+INSTANTIATE_TEST_SUITE_P(Nodes, HealthyNode, ::testing::Range(0, 20));
+INSTANTIATE_TEST_SUITE_P(ThoroughNodes, HealthyNode, ::testing::Range(20, 200));
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -13,7 +13,7 @@ class InspectOnLan : public LanWorld {
   }
 };
 
-TEST_F(InspectOnLan, BlamesNoMissingDefaultRouteForAClientOfTheLan) {
+TEST_F(InspectOnLan, DoesNotBlameAMissingDefaultRouteForAClientOfTheLan) {
   container().Must(Words("ip route delete default"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   EXPECT_THAT(

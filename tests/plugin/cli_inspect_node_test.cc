@@ -34,7 +34,7 @@ class InspectOnNode : public CliWorld {
 };
 
 // With them go the routes.
-TEST_F(InspectOnNode, BlamesThatItHasNoAddress) {
+TEST_F(InspectOnNode, BlamesAMissingNodeAddress) {
   host().Must(Words("ip address flush dev uplink"));
   const std::string says =
       "this node has no address for IPv4: nobody beyond it reaches the port there; it had one when "
@@ -48,7 +48,7 @@ TEST_F(InspectOnNode, BlamesThatItHasNoAddress) {
 }
 
 // A link that is set down loses them, and all routes by a gateway.
-TEST_F(InspectOnNode, BlamesThatItHasLostItsWayBeyond) {
+TEST_F(InspectOnNode, BlamesALostDefaultRouteOfTheNode) {
   SetUplinkDownAndUp();
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
   const std::string had = "; it had one when the port was published";
@@ -64,7 +64,7 @@ TEST_F(InspectOnNode, BlamesThatItHasLostItsWayBeyond) {
 }
 
 // As on one that has only the other family.
-TEST_F(InspectOnNode, NotesWhatItLackedBefore) {
+TEST_F(InspectOnNode, NotesWhatTheNodeLackedBeforeTheAdd) {
   SetUplinkDownAndUp();
   Attach(Publish({Port(8080, 80)}, DualStack()));
   EXPECT_THAT(RunLine("inspect 8080"),
@@ -72,7 +72,7 @@ TEST_F(InspectOnNode, NotesWhatItLackedBefore) {
   EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
 }
 
-TEST_F(InspectOnNode, BlamesAFullTableOfConnections) {
+TEST_F(InspectOnNode, BlamesAFullConntrackTable) {
   std::ofstream("/run/count") << "100\n";
   std::ofstream("/run/max") << "100\n";
   const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
@@ -84,14 +84,14 @@ TEST_F(InspectOnNode, BlamesAFullTableOfConnections) {
   EXPECT_THAT(RunLine("inspect 8080").out, Not(HasSubstr("fix:")));
 }
 
-TEST_F(InspectOnNode, SaysOnceWhatPutsSeveralThingsRight) {
+TEST_F(InspectOnNode, PrintsACommonFixOnce) {
   host().Must(Words("nft flush ruleset"));
   EXPECT_THAT(RunLine("inspect 8080").out,
               Not(::testing::ContainsRegex("(fix: nomad-bridge rec.*){2}")));
 }
 
 // Somebody has unmounted it, or it is in another mount namespace.
-TEST_F(InspectOnNode, BlamesNoPathOfANamespaceThatIsNotThere) {
+TEST_F(InspectOnNode, DoesNotBlameAMissingNamespacePath) {
   json record = ReadRecord("alloc-1");
   record["netns_path"] = "/run/netns/elsewhere";
   WriteRecord("alloc-1", record);

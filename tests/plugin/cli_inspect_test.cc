@@ -42,7 +42,7 @@ class Inspect : public CliWorld {
 
 // ---- what it shows
 
-TEST_F(Inspect, ShowsAllOfAnAttachmentThatIsWell) {
+TEST_F(Inspect, ShowsAllOfAHealthyAttachment) {
   Serve();
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   EXPECT_THAT(Output("inspect 5f3c1a2b"),
@@ -100,7 +100,7 @@ TEST_F(Inspect, ShowsEveryNetworkOfAContainer) {
   ASSERT_EQ(found.size(), 2U);
 }
 
-TEST_F(Inspect, ListsTheCandidatesOfAnAmbiguousBeginning) {
+TEST_F(Inspect, ListsTheCandidatesForAnAmbiguousPrefix) {
   const std::string other = "5f3c9999-0000-4000-8000-000000000002";
   Attach(Config(), As(other, AddContainer("other"), NomadArgs("search", other)));
   EXPECT_THAT(RunLine("inspect 5f3c"),
@@ -122,7 +122,7 @@ TEST_F(Inspect, TakesANameOfOneCharacter) {
   }
 }
 
-TEST_F(Inspect, SaysWhatItCannotFind) {
+TEST_F(Inspect, NamesAnUnknownWord) {
   for (const char* const word : {"zz", "8081", "10.1.2.3", "vethffff"}) {
     EXPECT_THAT(Run({"inspect", word}),
                 Exits(1,
@@ -136,7 +136,7 @@ TEST_F(Inspect, SaysWhatItCannotFind) {
   EXPECT_EQ(RunLine("inspect").exit_code, 2);
 }
 
-TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
+TEST_F(Inspect, ShowsWhatTheAliasHoldsWithoutRoot) {
   const Command command = LineWithoutRoot({"inspect", veth_});
   EXPECT_THAT(Execute(command),
               Exits(2, Out(AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")))));
@@ -157,7 +157,7 @@ TEST_F(Inspect, SaysThatARecordIsLostUntilCheckMakesItAgain) {
   EXPECT_THAT(Output("inspect billing"), HasSubstr("State        ok\n"));
 }
 
-TEST_F(Inspect, CannotTellWhoseAPortIsWhileARecordIsLost) {
+TEST_F(Inspect, DoesNotNameAPortsOwnerWhileARecordIsLost) {
   Serve();
   host().Must(Words("rm -r /run/nomad-bridge"));
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
@@ -166,7 +166,7 @@ TEST_F(Inspect, CannotTellWhoseAPortIsWhileARecordIsLost) {
 }
 
 // A directory in the way of the lock.
-TEST_F(Inspect, ShowsTheRestOfWhatCannotBeRead) {
+TEST_F(Inspect, ShowsTheRestIfAPartCannotBeRead) {
   Serve();
   host().Shell("rm /run/nomad-bridge/.lock; mkdir /run/nomad-bridge/.lock");
   const std::string unknown =
@@ -177,7 +177,7 @@ TEST_F(Inspect, ShowsTheRestOfWhatCannotBeRead) {
               Exits(1, Out(AllOf(HasSubstr("no default route"), HasSubstr("\nUnknown ")))));
 }
 
-TEST_F(Inspect, ShowsANamespaceThatIsGone) {
+TEST_F(Inspect, ShowsAStaleAttachment) {
   KillContainer(container());
   EXPECT_THAT(
       RunLine("inspect 5f3c"),
@@ -186,12 +186,12 @@ TEST_F(Inspect, ShowsANamespaceThatIsGone) {
 
 // ---- why a port does not answer
 
-TEST_F(Inspect, BlamesThatNobodyListens) {
+TEST_F(Inspect, BlamesAMissingListener) {
   EXPECT_EQ(Cause(), "no listener on tcp/80");
 }
 
 // Nomad publishes every port for both protocols.
-TEST_F(Inspect, AccusesNoServiceThatListensOnOneOfItsProtocols) {
+TEST_F(Inspect, DoesNotBlameAServiceThatListensOnOneProtocol) {
   const std::string id = "9d01c7e4-0000-4000-8000-000000000002";
   Node& both = AddContainer("both");
   Attach(Publish({Port(9090, 80), Port(9090, 80, "udp")}, DualStack({{"name", "both"}})),
@@ -213,7 +213,7 @@ TEST_F(Inspect, AccusesNoServiceThatListensOnOneOfItsProtocols) {
   EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 is answered"}));
 }
 
-TEST_F(Inspect, AccusesOneProtocolWhereItsServiceListensOnLocalhostAlone) {
+TEST_F(Inspect, BlamesOneProtocolIfItsServiceListensOnlyOnLocalhost) {
   const std::string id = "9d01c7e4-0000-4000-8000-000000000002";
   Node& both = AddContainer("both");
   Attach(Publish({Port(9090, 80), Port(9090, 80, "udp")}), As(id, both, NomadArgs("search", id)));
@@ -226,7 +226,7 @@ TEST_F(Inspect, AccusesOneProtocolWhereItsServiceListensOnLocalhostAlone) {
   EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 has one"}));
 }
 
-TEST_F(Inspect, BlamesAListenerOnLocalhostAlone) {
+TEST_F(Inspect, BlamesAListenerThatIsOnlyOnLocalhost) {
   container().Must({"ip", "link", "set", "lo", "up"});
   Serve("127.0.0.1");
   EXPECT_EQ(Cause(), Cat("the listener on tcp/80 is on 127.0.0.1:80, not on ", address_));
@@ -250,7 +250,7 @@ TEST_F(Inspect, BlamesAServiceThatAcceptsNothing) {
 }
 
 // What is over stays in conntrack for two minutes.
-TEST_F(Inspect, CountsNoConnectionThatIsClosed) {
+TEST_F(Inspect, DoesNotCountClosedConnections) {
   Serve();
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   ASSERT_THAT(host().Must(Words("conntrack -L -p tcp --dport 8080")), HasSubstr("_WAIT"));
@@ -258,7 +258,7 @@ TEST_F(Inspect, CountsNoConnectionThatIsClosed) {
       [&] { return Output("inspect 8080").find("   0 connections now") != std::string::npos; }));
 }
 
-TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
+TEST_F(Inspect, DoesNotBlameARenamedContainerInterface) {
   Serve();
   container().Shell(
       "gateway=$(ip route show default | cut -d' ' -f3); ip link set eth0 down; "
@@ -270,7 +270,7 @@ TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
   EXPECT_EQ(Cause(), "interface 'lan0' is down");
 }
 
-TEST_F(Inspect, PrintsFixesToPasteWhateverALinkIsCalled) {
+TEST_F(Inspect, QuotesLinkNamesInFixes) {
   container().Shell(R"(ip link set eth0 down; ip link set eth0 name "it's\\a\"b")");
   EXPECT_THAT(RunLine("inspect 8080").out, HasSubstr("ip link set 'it'\\''s\\a\"b' up\n"));
 }
@@ -293,7 +293,7 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
 }
 
 // Both as they were printed before either was pasted.
-TEST_F(Inspect, HasFixesForTwoNetworksThatDoNotMeet) {
+TEST_F(Inspect, PrintsFixesForTwoNetworksThatDoNotCollide) {
   Serve();
   const json third =
       Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
@@ -313,7 +313,7 @@ TEST_F(Inspect, HasFixesForTwoNetworksThatDoNotMeet) {
 }
 
 // A proxy beside the task takes what comes for its port.
-TEST_F(Inspect, IsWellBehindARedirectInsideTheContainer) {
+TEST_F(Inspect, AcceptsARedirectInsideTheContainer) {
   World::Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 20000, "proxy");
   const auto expect_well = [&](const char* rule) {
     container().Must({"sh", "-c", rule});
@@ -333,7 +333,7 @@ TEST_F(Inspect, IsWellBehindARedirectInsideTheContainer) {
 }
 
 // What is lost is the other family's, or for what the allocation itself sends to its port.
-TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
+TEST_F(Inspect, MarksOnlyWhatConcernsThePort) {
   Serve();
   Attach(DualStack(), As("both", AddContainer("both")));
   ASSERT_EQ(RunLine("inspect 8080").exit_code, 0);
@@ -375,13 +375,13 @@ TEST_F(Inspect, BlamesAFilterOfTcWhereNothingElseIsSeen) {
 }
 
 // Gone with the bridge: what was attached to it starts anew.
-TEST_F(Inspect, BlamesABridgeThatIsGone) {
+TEST_F(Inspect, BlamesAMissingBridge) {
   Serve();
   host().Must({"ip", "link", "delete", "nomad"});
   EXPECT_THAT(Cause(), HasSubstr("bridge 'nomad' is missing"));
 }
 
-TEST_F(Inspect, BlamesNoChainThatLetsUsThrough) {
+TEST_F(Inspect, DoesNotBlameAChainThatAcceptsOurMark) {
   Serve();
   host().Nft(
       "table inet mine { chain forward { type filter hook forward priority 10; policy drop\n"

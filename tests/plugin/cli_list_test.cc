@@ -67,7 +67,7 @@ TEST_F(List, ShowsJobAddressPortsAndState) {
   EXPECT_THAT(RunLine("list -sort size"), Exits(2, Err(HasSubstr("-sort 'size'; allowed: age"))));
 }
 
-TEST_F(List, IsInJsonAsTheKernelAndOtherToolsHaveIt) {
+TEST_F(List, PrintsJsonThatAgreesWithTheKernelAndOtherTools) {
   AttachTwo();
   ASSERT_TRUE(Ping(container(), kBridgeIp4));
   const json first = ListJson("alloc=5f3c1a2b").at("attachments").at(0);
@@ -88,7 +88,7 @@ TEST_F(List, IsInJsonAsTheKernelAndOtherToolsHaveIt) {
   EXPECT_LE(first.at("received").at("bytes"), link.at("stats64").at("tx").at("bytes"));
 }
 
-TEST_F(List, CountsWhatIsFree) {
+TEST_F(List, CountsFreeAddressesAndBridgePorts) {
   const json small = Config(R"({"ipam": {"ranges": [[{"subnet": "10.9.0.0/29"}],
                                                     [{"subnet": "fd00:9::/64"}]]}})");
   Attach(small);
@@ -99,14 +99,14 @@ TEST_F(List, CountsWhatIsFree) {
   EXPECT_EQ(network.at("bridgePorts"), (json{{"used", 1}, {"free", 1022}, {"total", 1023}}));
 }
 
-TEST_F(List, SaysManyOfAnIpv6Network) {
+TEST_F(List, ReportsMoreThanAMillionAddressesForIpv6) {
   Attach(Config(R"({"ipam": {"ranges": [[{"subnet": "fd00:9::/64"}]]}})"));
   EXPECT_THAT(
       RunLine("list"),
       Err("1 attachment; more than a million addresses and 1022 of 1023 bridge ports free\n"));
 }
 
-TEST_F(List, WithSeveralNetworksHasALineForEach) {
+TEST_F(List, HasALineForEachOfSeveralNetworks) {
   Attach(DualStack());
   Attach(kOther, {{"CNI_IFNAME", "eth1"}});
   EXPECT_THAT(RunLine("list"),
@@ -155,7 +155,7 @@ TEST_F(List, ExitsOneIfAFilterMatchesNothing) {
   EXPECT_EQ(RunLine("list -json job=none").json.at("attachments"), json::array());
 }
 
-TEST_F(List, RefusesAFilterThatItDoesNotHave) {
+TEST_F(List, RefusesAnUnknownFilter) {
   for (const char* const word : {"jobs=api", "=x"}) {
     EXPECT_THAT(
         Run({"list", word}),
@@ -190,7 +190,7 @@ TEST_F(List, TellsStatesApart) {
   EXPECT_EQ(States()[kAllocation], "unrecorded");
 }
 
-TEST_F(List, TellsWhoseRulesAreNotInTheKernel) {
+TEST_F(List, MarksAttachmentsWhoseRulesAreMissing) {
   AttachTwo();
   const Snapshot before = TakeHostSnapshot();
   for (const char* const damage : {"flush ruleset",
@@ -209,7 +209,7 @@ TEST_F(List, TellsWhoseRulesAreNotInTheKernel) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(List, TellsWhoseElementsAreMissing) {
+TEST_F(List, MarksAttachmentsWhoseElementsAreMissing) {
   AttachTwo();
   host().Must(Words("nft flush map inet nomad-bridge port4"));
   EXPECT_EQ(States(),
@@ -248,7 +248,7 @@ TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
       << "by its alias";
 }
 
-TEST_F(List, LeavesOutWhatAnotherHostWrote) {
+TEST_F(List, LeavesOutRecordsOfAnotherHost) {
   AttachTwo();
   json record = ReadRecord(kSearch);
   record["origin"]["netns"] = {{"device", 4}, {"inode", 4}};
@@ -267,7 +267,7 @@ TEST_F(List, IsWatchedUntilAKeyIsPressed) {
               Exits(2, Out(""), Err("nomad-bridge: -watch needs a terminal\n")));
 }
 
-TEST_F(List, RefusesFiltersThatNothingCanMatch) {
+TEST_F(List, RefusesFilterValuesThatCannotMatch) {
   for (const auto& [filter, allowed] :
        {std::pair{"addr=nonsense", "an address, a subnet, or a glob of addresses"},
         std::pair{"addr=10.0.0.0/99", "an address, a subnet, or a glob of addresses"},
@@ -283,7 +283,7 @@ TEST_F(List, RefusesFiltersThatNothingCanMatch) {
   }
 }
 
-TEST_F(List, CannotTellWithoutRootWhatNoAliasHolds) {
+TEST_F(List, ExitsTwoWithoutRootForFiltersThatNeedIt) {
   AttachTwo();
   for (const char* const filter : {"port=8080", "addr=172.26.64.2", "state=ok"}) {
     EXPECT_THAT(Execute(LineWithoutRoot({"list", filter})), Exits(2, Out(""))) << filter;
@@ -291,7 +291,7 @@ TEST_F(List, CannotTellWithoutRootWhatNoAliasHolds) {
   EXPECT_EQ(Execute(LineWithoutRoot({"list", "job=billing"})).exit_code, 0);
 }
 
-TEST_F(List, WithoutRootShowsWhatTheAliasesHold) {
+TEST_F(List, ShowsWhatTheAliasesHoldWithoutRoot) {
   AttachTwo();
   const Command command = LineWithoutRoot({"list"});
 
@@ -314,7 +314,7 @@ TEST_F(List, WideHasWholeIdsLinksAndTraffic) {
   EXPECT_THAT(lines.at(1), HasSubstr("172.26.64.2 fd00:26::2"));
 }
 
-TEST_F(List, ShowsAnAllocationOnceWhoseHostVethWasRenamed) {
+TEST_F(List, ShowsAnAllocationOnceAfterItsHostVethWasRenamed) {
   AttachTwo();
   const std::string veth = At(ListJson("job=billing"), "/attachments/0/hostVeth");
   host().Must(Words(Cat("ip link set ", veth, " down name web0")));
@@ -329,7 +329,7 @@ TEST_F(List, ShowsAnAllocationOnceWhoseHostVethWasRenamed) {
   }
 }
 
-TEST_F(List, CutsLabelsBeforeTheJobOnANarrowTerminalAndIsColouredThere) {
+TEST_F(List, CutsOtherLabelsBeforeTheJobOnANarrowTerminal) {
   const std::string job = "a-job-with-a-name-of-forty-characters-...";
   Attach(Publish({Port(8080, 80), Port(8080, 80, "udp"), Port(9090, 90)}, Config()),
          As(kAllocation, container(), NomadArgs(job, kAllocation)));

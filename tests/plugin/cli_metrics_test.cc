@@ -6,7 +6,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-TEST_F(Metrics, AreOfTheAllocationsDirection) {
+TEST_F(Metrics, CountInTheAllocationsDirection) {
   const std::string veth = HostVethOf(AttachBilling());
   container().Must({"ping", "-c", "3", "-i", "0.2", "-s", "1000", "-W", "3", kBridgeIp4});
   const std::map<std::string, std::uint64_t> traffic = TrafficOf(veth);
@@ -58,7 +58,7 @@ TEST_F(Metrics, HaveASeriesForAsLongAsTheLinkIsThere) {
 }
 
 // Nomad makes these jobs from a periodic or parameterized one: each runs once, under its own name.
-TEST_F(Metrics, NameTheParentOfAJobThatRunsOnce) {
+TEST_F(Metrics, NameTheParentOfAPeriodicOrDispatchedJob) {
   int number = 0;
   for (const char* const job :
        {"batch/dispatch-1700000001-8f2a7c1d", "batch/periodic-1700000000"}) {
@@ -85,7 +85,7 @@ TEST_F(Metrics, AreWrittenByRenameAndReadableByAll) {
   EXPECT_EQ(RunLine("metrics -output").exit_code, 2);
 }
 
-TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
+TEST_F(Metrics, SayWhatIsMissingWithoutRoot) {
   AttachBilling();
   const Command command = LineWithoutRoot({"metrics"});
   EXPECT_THAT(Execute(command),
@@ -93,7 +93,7 @@ TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
 }
 
 // Only Nomad's user may read them on some nodes.
-TEST_F(Metrics, WithoutRootGoOnIfTheConfigsOfNomadCannotBeRead) {
+TEST_F(Metrics, ContinueWithoutRootIfNomadsConfigIsUnreadable) {
   AttachBilling();
   fs::create_directories("/run/etc/nomad.d");
   fs::permissions("/run/etc/nomad.d", fs::perms(0700));
@@ -104,7 +104,7 @@ TEST_F(Metrics, WithoutRootGoOnIfTheConfigsOfNomadCannotBeRead) {
       Exits(0, Out(HasSubstr(R"(nomad_bridge_faults{check="plugins.missing",verdict="warn"} 1)"))));
 }
 
-TEST_F(Metrics, AreCleanForPromtool) {
+TEST_F(Metrics, PassPromtool) {
   AttachBilling(Publish({Port(8080, 80)}, DualStack()));
   const std::string weird = R"(IgnoreUnknown=1;NOMAD_JOB_ID=a"b\c;NOMAD_GROUP_NAME={x="y"})";
   Attach(DualStack(), As("weird", AddContainer("weird"), weird));

@@ -75,7 +75,7 @@ TEST_F(Schema, HoldsForGoodAndBadConfigs) {
   ExpectValid("up -json /run/configs", "up.json");
 }
 
-TEST_F(Schema, IsThereForEveryCommandWithTheFlag) {
+TEST_F(Schema, ExistsForEveryCommandWithTheJsonFlag) {
   std::set<std::string> with_json;
   for (const std::string& name : CommandNames()) {
     if (Output(Cat("help ", name)).find("\n  -json") != std::string::npos) {

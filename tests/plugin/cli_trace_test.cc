@@ -85,18 +85,18 @@ TEST_F(Traced, IsOverSoonAfterTheClientsConnection) {
 }
 
 // A queue that no program reads.
-TEST_F(Traced, IsNoSuccessWhereItsWayEndsWithoutADrop) {
+TEST_F(Traced, FailsIfTheRequestDisappearsWithoutADrop) {
   Do("iptables -I FORWARD -p tcp --dport 80 -m length --length 60:64 -j NFQUEUE --queue-num 3");
   EXPECT_THAT(TraceOfClient(false), Exits(1, Out(HasSubstr("\n             it gets no further"))));
 }
 
-TEST_F(Traced, IsNoSuccessWhereAnswersEndWithoutADrop) {
+TEST_F(Traced, FailsIfTheAnswerDisappearsWithoutADrop) {
   Do("iptables -I FORWARD -p tcp --sport 80 -m length --length 60:64 -j NFQUEUE --queue-num 3");
   EXPECT_THAT(TraceOfClient(false),
               Exits(1, Out(HasSubstr("\n             answer: it gets no further"))));
 }
 
-TEST_F(Traced, IsNoSuccessWithoutAnAnswer) {
+TEST_F(Traced, FailsWithoutAnAnswer) {
   Do("true");
   container().Nft("table inet mine { chain c { type filter hook input priority 0; drop; }; }");
   EXPECT_THAT(TraceOfClient(false),
@@ -127,15 +127,15 @@ class SlowHandshake : public Traced {
   }
 };
 
-TEST_F(SlowHandshake, OfTheServiceIsASuccess) {
+TEST_F(SlowHandshake, SucceedsIfTheServiceIsSlow) {
   ExpectAnsweredBehind(container(), "tcp flags syn");
 }
 
-TEST_F(SlowHandshake, OfTheClientIsASuccess) {
+TEST_F(SlowHandshake, SucceedsIfTheClientIsSlow) {
   ExpectAnsweredBehind(outside(), "tcp sport 8080");
 }
 
-TEST_F(Traced, SaysThatAClientIsAnsweredAndDoesNotTakeIt) {
+TEST_F(Traced, SaysThatTheClientDoesNotConfirmTheAnswer) {
   Do("true");
   outside().Nft(
       "table inet deaf { chain c { type filter hook input priority 0; tcp sport 8080 "
@@ -158,7 +158,7 @@ TEST_F(Traced, SaysThatThePortRefuses) {
 }
 
 // What the container answers goes to the node then, as far as it knows.
-TEST_F(Traced, IsASuccessBehindAnothersSource) {
+TEST_F(Traced, SucceedsIfTheClientIsMasqueraded) {
   Do("iptables -t nat -A POSTROUTING -j MASQUERADE");
   EXPECT_THAT(TraceOfClient(true), Exits(0));
 }

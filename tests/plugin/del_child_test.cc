@@ -73,7 +73,7 @@ TEST_F(DelChild, HasOnlySocketsOpenWhenItAsksTheKernel) {
 }
 
 // A runtime waits for the end of our stdout, and for our own.
-TEST_F(DelChild, IsWaitedForByNobody) {
+TEST_F(DelChild, IsNotWaitedFor) {
   const int calls = CountCalls();
   Attach(config_);
   std::array<int, 2> ends{-1, -1};
@@ -154,7 +154,7 @@ TEST_F(DelChild, MayBeReapedByTheKernel) {
 }
 
 // Neither process gets a request through from the N-th on.
-TEST_F(DelChild, IsNoReasonToReportALinkThatStaysAsDeleted) {
+TEST_F(DelChild, DoesNotHideALinkThatWasNotDeleted) {
   bool is_refused = true;
   for (int nth = 1; is_refused && !HasFailure(); ++nth) {
     SCOPED_TRACE(Cat("from request ", nth));
@@ -192,7 +192,7 @@ class NamedDelChild : public DelChild, public ::testing::WithParamInterface<cons
   Attached attached_;
 };
 
-TEST_P(NamedDelChild, HasOnlySocketsAndIsWaitedForByNobody) {
+TEST_P(NamedDelChild, HasOnlySocketsAndIsNotWaitedFor) {
   const int calls = RunChildKilledAt(AttachForDelOf(GetParam()), 0).calls;
   ASSERT_GT(calls, 0) << "no child";
   MustDelFrom(network_, attached_);

@@ -285,7 +285,7 @@ exit 1
               Fails(104, Out(AllOf(HasSubstr("lease store"), Not(HasSubstr("not found"))))));
 }
 
-TEST_F(DelCommand, RefusesTheHostsOwnNamespaceAndTheAttachmentStays) {
+TEST_F(DelCommand, RefusesTheHostsNamespaceAndKeepsTheAttachment) {
   AttachAsNomad();
   const Snapshot before = TakeSnapshot();
   EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_NETNS", host().path()}}).json.at("code"), 8);
@@ -293,7 +293,7 @@ TEST_F(DelCommand, RefusesTheHostsOwnNamespaceAndTheAttachmentStays) {
 }
 
 // As /proc/<pid>/ns/net of a process of the host that has got the container's id since.
-TEST_F(DelCommand, RemovesAllWhereThePathOfItsNamespaceIsTheHostsByNow) {
+TEST_F(DelCommand, RemovesAllIfItsNamespacePathNowLeadsToTheHost) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   AttachAsNomad();

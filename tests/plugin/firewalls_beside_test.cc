@@ -52,7 +52,7 @@ TEST_P(OwnBridge, PublishesAndMasquerades) {
   }
 }
 
-TEST_P(OwnBridge, OfAnIsolatedNetworkIsReachedByItsPublishedPortAlone) {
+TEST_P(OwnBridge, IsReachedOnlyByPublishedPortsIfIsolated) {
   Attach(Publish({Port(8080, 80)}, DualStack({{"ingressPolicy", "isolated"}})));
   Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
   Node& other = AddContainer("other");
@@ -100,7 +100,7 @@ TEST_P(LanBridgeBeside, ConnectsAllocationsAndTheLan) {
 }
 
 // Reached or not: that is for the operator's firewall to say.
-TEST_P(LanBridgeBeside, LeavesStrangersToTheOtherFirewall) {
+TEST_P(LanBridgeBeside, LeavesForeignTrafficToTheOtherFirewall) {
   AddMachine();
   Node& beyond = AddBeyond();
   host().Must(

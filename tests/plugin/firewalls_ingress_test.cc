@@ -147,7 +147,7 @@ TEST_P(IngressPolicy, IsolatedHoldsBehindTheBridgeOfAnotherPlugin) {
   EXPECT_TRUE(Ping(container(), "10.9.0.1"));
 }
 
-TEST_P(IngressPolicy, IsTheNetworksCurrentOneWhateverItWasBefore) {
+TEST_P(IngressPolicy, FollowsTheNetworksCurrentConfig) {
   for (const char* const earlier : {"isolated", "same-bridge", "open", "same-bridge"}) {
     const json network = Network("neta", "10.1.0.0/24", earlier);
     Attach(network, As("early", container()));

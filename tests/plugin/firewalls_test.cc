@@ -20,7 +20,7 @@ class ForeignFirewall : public CliWorld {
 
 // ---- iptables-legacy
 
-TEST_F(ForeignFirewall, OfIptablesLegacyThatDropsLetsUsThrough) {
+TEST_F(ForeignFirewall, IptablesLegacyWithADropPolicyIsOpenedForUs) {
   host().Must({"iptables-legacy", "-P", "FORWARD", "DROP"});
   host().Must({"iptables-legacy", "-N", "NOMAD-ADMIN"});
   host().Must({"iptables-legacy", "-A", "NOMAD-ADMIN", "-p", "tcp", "--dport", "25", "-j", "DROP"});
@@ -38,7 +38,7 @@ TEST_F(ForeignFirewall, OfIptablesLegacyThatDropsLetsUsThrough) {
 }
 
 // Its rules come after our jump, and packets may have other marks besides ours.
-TEST_F(ForeignFirewall, OfIptablesLegacyWhoseRuleDropsLetsUsThrough) {
+TEST_F(ForeignFirewall, IptablesLegacyWithADropRuleIsOpenedForUs) {
   host().Must(Words("iptables-legacy -A FORWARD -j DROP"));
   host().Nft(
       "table inet marks { chain c { type filter hook prerouting priority -150; "
@@ -48,8 +48,7 @@ TEST_F(ForeignFirewall, OfIptablesLegacyWhoseRuleDropsLetsUsThrough) {
 }
 
 // No generation of nf_tables tells of it.
-TEST_F(ForeignFirewall,
-       OfIptablesLegacyThatAppearsLaterOrIsFlushedLetsUsThroughAfterTheNextCommand) {
+TEST_F(ForeignFirewall, IptablesLegacyThatAppearsLaterIsOpenedByTheNextCommand) {
   const json config = DualStack();
   const json add = Attach(config);
   ASSERT_TRUE(Ping(container(), kOutsideIp4));
@@ -76,7 +75,7 @@ TEST_F(ForeignFirewall,
   EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules) << repair;
 }
 
-TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
+TEST_F(ForeignFirewall, IptablesLegacyIsNotCreatedIfUnused) {
   Attach(PublishingConfig());
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
 }
@@ -104,7 +103,7 @@ constexpr const char* kInUserNamespace = R"sh(
   exit $code
 )sh";
 
-TEST_F(ForeignFirewall, ThatCannotBeAskedAboutIsNoReasonToFail) {
+TEST_F(ForeignFirewall, FailsNoCommandIfItCannotBeRead) {
   EXPECT_THAT(RunLine("install /run/shared"), Exits(0));
   const Outcome outcome =
       host().Run({"env", Cat("CONFIG=", PublishingConfig().dump()), "sh", "-c", kInUserNamespace});
@@ -113,11 +112,11 @@ TEST_F(ForeignFirewall, ThatCannotBeAskedAboutIsNoReasonToFail) {
 
 // With the capabilities of the units, and with too few: what a tool cannot tell is neither said to
 // be missing nor remembered as right.
-class LegacyOfUnits : public ForeignFirewall {
+class LegacyRules : public ForeignFirewall {
  protected:
   static constexpr const char* kTooFew = "CAP_NET_ADMIN CAP_SYS_ADMIN CAP_DAC_READ_SEARCH";
 
-  LegacyOfUnits() {
+  LegacyRules() {
     for (const char* const tool : {"iptables-legacy", "ip6tables-legacy"}) {
       host().Must({tool, "-P", "FORWARD", "DROP"});
     }
@@ -156,7 +155,7 @@ class LegacyOfUnits : public ForeignFirewall {
   std::string rules_;
 };
 
-TEST_F(LegacyOfUnits, AreRepairedByThoseThatRepair) {
+TEST_F(LegacyRules, AreRepairedByTheUnitsThatRepair) {
   for (const char* const unit : {"nomad-bridge.service", "nomad-bridge-reconcile.service"}) {
     Flush();
     EXPECT_THAT(RunWith(CapabilitiesOf(unit), "reconcile").err, HasSubstr("has no rule")) << unit;
@@ -166,13 +165,13 @@ TEST_F(LegacyOfUnits, AreRepairedByThoseThatRepair) {
   }
 }
 
-TEST_F(LegacyOfUnits, AreReadByTheOneForMetricsWithoutAWord) {
+TEST_F(LegacyRules, AreReadSilentlyByTheMetricsUnit) {
   EXPECT_THAT(RunWith(CapabilitiesOf("nomad-bridge-metrics.service"), "metrics"),
               Exits(0, Err("")));
   EXPECT_THAT(RunLine("reconcile").err, Not(HasSubstr("has no rule")));
 }
 
-TEST_F(LegacyOfUnits, AreNotJudgedNorRememberedWithoutRights) {
+TEST_F(LegacyRules, AreNotJudgedNorRememberedWithoutRights) {
   const Outcome without = RunWith(kTooFew, "reconcile");
   EXPECT_THAT(without.err,
               AllOf(HasSubstr("/iptables-legacy failed"), HasSubstr("/ip6tables-legacy failed")));
@@ -193,7 +192,7 @@ struct Drop : Named {
 
 class LaterDrop : public ForeignFirewall, public ::testing::WithParamInterface<Drop> {};
 
-TEST_P(LaterDrop, IsReportedByDoctorAndUpAsLongAsItIsThere) {
+TEST_P(LaterDrop, IsReportedByDoctorAndUpWhileItExists) {
   host().Nft(Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
   ReplaceFile("/run/nomad.conflist",
               R"({"cniVersion": "1.0.0", "name": "nomad", "plugins": [{"type": "nomad-bridge"}]})");
@@ -229,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "drop; meta mark and 0x1000 == 0x1000 accept;"}),
     kNameOf);
 
-TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
+TEST_F(ForeignFirewall, LetsUsThroughIfItAcceptsOurMark) {
   host().Nft(R"(table inet mine {
   chain late {
     type filter hook forward priority 10; policy drop;
@@ -240,7 +239,7 @@ TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
   ExpectBothWays();
 }
 
-TEST_F(ForeignFirewall, ThatAcceptsOurMarkInAChainThatItJumpsToLetsUsThrough) {
+TEST_F(ForeignFirewall, LetsUsThroughIfAJumpedChainAcceptsOurMark) {
   host().Nft(R"(table inet mine {
   chain opened {
     meta mark & 0x1000 == 0x1000 counter log accept
@@ -257,7 +256,7 @@ TEST_F(ForeignFirewall, ThatAcceptsOurMarkInAChainThatItJumpsToLetsUsThrough) {
 }
 
 // As the warning says it: inserted, since a rule behind the drop does nothing.
-TEST_F(ForeignFirewall, ThatDropsIsOpenedByTheCommandThatDoctorNames) {
+TEST_F(ForeignFirewall, IsOpenedByTheCommandThatDoctorNames) {
   host().Nft(R"(table inet mine {
   chain late {
     type filter hook forward priority 10;
@@ -276,7 +275,7 @@ TEST_F(ForeignFirewall, ThatDropsIsOpenedByTheCommandThatDoctorNames) {
   ExpectBothWays();
 }
 
-TEST_F(ForeignFirewall, ThatDropsBeforeUsIsReportedUntilItAcceptsTheBridge) {
+TEST_F(ForeignFirewall, IsReportedIfItDropsBeforeUsUntilItAcceptsTheBridge) {
   host().Nft(R"(table inet mine {
   chain early {
     type filter hook forward priority -10; policy drop;

@@ -13,7 +13,7 @@ class GcCommand : public World {
   }
 };
 
-TEST_F(GcCommand, KeepsTheListedUndisturbedAndRemovesTheRest) {
+TEST_F(GcCommand, KeepsListedAttachmentsAndRemovesTheRest) {
   WarmUp();
   Node& kept = AddContainer("kept");
   Attach(Publish({Port(9090, 90)}), As("kept", kept));
@@ -108,7 +108,7 @@ TEST_F(GcCommand, LeavesRecordsOfAnotherHostAlone) {
   EXPECT_TRUE(fs::exists(record));
 }
 
-TEST_F(GcCommand, RemovesLeasesThatSomebodyElseLeft) {
+TEST_F(GcCommand, RemovesStaleLeasesOfOtherPlugins) {
   WarmUp();
   Attach(Config());
   const Snapshot before = TakeHostSnapshot();
@@ -122,7 +122,7 @@ TEST_F(GcCommand, RemovesLeasesThatSomebodyElseLeft) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcCommand, RemovesWhatHasLostItsRecordAndItsLease) {
+TEST_F(GcCommand, RemovesAnAttachmentThatLostItsRecordAndItsLease) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   for (const bool has_lease : {true, false}) {

@@ -6,7 +6,7 @@
 
 namespace nomad_bridge::test {
 
-TEST_P(GcOfOthers, KeepsTheLeaseOfALivingContainer) {
+TEST_P(GcOfForeignAttachments, KeepsTheLeaseOfALivingContainer) {
   UseAll();
   Node& other = AddContainer("other");
   json plugin = GetParam().plugin;
@@ -33,7 +33,7 @@ TEST_P(GcOfOthers, KeepsTheLeaseOfALivingContainer) {
   EXPECT_FALSE(Leased().contains(lease));
 }
 
-TEST_P(GcOfRecorded, KeepsWhatALivingContainerHasWithoutAPath) {
+TEST_P(GcOfRecordedAttachments, KeepsTheAttachmentOfALivingContainerWithoutAPath) {
   UseAll();
   Node& other = AddContainer("other");
   json plugin = GetParam().plugin;

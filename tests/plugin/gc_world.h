@@ -25,10 +25,10 @@ struct Living : Named {
   std::vector<json> behind_it;
 };
 
-class GcOfOthers : public GcWorld, public ::testing::WithParamInterface<Living> {};
+class GcOfForeignAttachments : public GcWorld, public ::testing::WithParamInterface<Living> {};
 
 // With our host-local there is a record; but of their link it has nothing, and the path of a
 // namespace is a name, which may go before the container does.
-class GcOfRecorded : public GcWorld, public ::testing::WithParamInterface<Living> {};
+class GcOfRecordedAttachments : public GcWorld, public ::testing::WithParamInterface<Living> {};
 
 }  // namespace nomad_bridge::test

@@ -8,7 +8,7 @@ namespace {
 
 // ---- over what is not
 
-TEST_F(Install, RefusesWhatIsNotOursAndChangesNothing) {
+TEST_F(Install, RefusesForeignFilesAndChangesNothing) {
   Write("bridge", "the reference");
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
   const auto before = Listing();
@@ -30,13 +30,13 @@ TEST_F(Install, RefusesAForeignProgramOfItsName) {
   EXPECT_EQ(Listing().size(), 1U);
 }
 
-TEST_F(Install, RefusesALinkThatLeadsNowhere) {
+TEST_F(Install, RefusesADanglingLink) {
   fs::create_directories(kDirectory);
   fs::create_symlink("somewhere/nomad-bridge", Path("bridge"));
   EXPECT_EQ(RunInstall().exit_code, 1);
 }
 
-TEST_F(Install, KeepsWhatItReplacesUnderAClearName) {
+TEST_F(Install, KeepsReplacedFilesUnderAClearName) {
   Write("bridge", "the reference");
   Write("dhcp", "another plugin");
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));

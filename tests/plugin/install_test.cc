@@ -97,7 +97,7 @@ TEST_F(Install, ReplacesCopiesOfItselfAndLinksToIt) {
 
 // ---- the command line
 
-TEST_F(Install, NamesWhatItDoesNotUnderstandAndDoesNothing) {
+TEST_F(Install, NamesInvalidArgumentsAndDoesNothing) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"install"}, "install takes DIR"},
       {{"install", ""}, "install takes DIR"},
@@ -117,7 +117,7 @@ TEST_F(Install, NamesWhatItDoesNotUnderstandAndDoesNothing) {
   EXPECT_TRUE(fs::is_empty(kDirectory));
 }
 
-TEST_F(Install, TakesItsFlagWithOneDashAndInAnyPlace) {
+TEST_F(Install, TakesItsFlagWithOneDashBeforeTheDirectory) {
   Write("bridge", "the reference");
   ASSERT_EQ(Run({"install", "-replace", kDirectory}).exit_code, 0);
   EXPECT_EQ(Content("bridge.before-nomad-bridge"), "the reference");

@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Values, HostileLabel, ::testing::ValuesIn(Values()), kN
 
 class HostileLabels : public LabelsWorld {};
 
-TEST_F(HostileLabels, OfTheLongestNamesLeaveTheOwnerReadable) {
+TEST_F(HostileLabels, LeaveTheOwnerReadableUnderLongNames) {
   const std::string id(200, 'c');
   Attach(Web(), As(id, container(), Cat("NOMAD_JOB_ID=", std::string(4096, 'j'))));
   EXPECT_LE(Comment("alloc4").size(), 128U);
@@ -147,7 +147,7 @@ TEST_F(HostileLabels, OfTheLongestNamesLeaveTheOwnerReadable) {
 
 // Without a record an attachment's elements are found by their comments: a label must not be able
 // to fake another owner.
-TEST_F(HostileLabels, ThatReadAsAnothersCommentAreNotTakenForIt) {
+TEST_F(HostileLabels, AreNotTakenForAnotherOwnersComment) {
   Attach(Web(), As("web", container()));
   const std::string comment_of_web = Comment("alloc4");
   Detach(Web(), As("web", container()));

@@ -8,7 +8,7 @@ namespace {
 
 class Labels : public LabelsWorld {};
 
-TEST_F(Labels, OfNomadAreInTheAliasTheCommentsAndTheRecord) {
+TEST_F(Labels, NomadLabelsAreInTheAliasTheCommentsAndTheRecord) {
   Attach(Web(), As("0c1d", container(), kNomadArgs));
   EXPECT_EQ(Alias(),
             "nomad-bridge net=nomad id=0c1d if=eth0 job=billing group=api ns=prod alloc=5f3c1a2b "
@@ -33,13 +33,13 @@ TEST_F(Labels, NameTheAllocationOnceWhereItIsTheContainer) {
             HostVeth() + " alloc=5f3c1a2b job=billing group=api ns=prod region=global net=nomad");
 }
 
-TEST_F(Labels, OfKubernetesAreKnownToo) {
+TEST_F(Labels, KubernetesLabelsAreKnownToo) {
   Attach(Web(), As("web", container(), "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop"));
   EXPECT_THAT(Alias(), EndsWith("if=eth0 pod=web-0 podns=shop"));
   EXPECT_THAT(Comment("alloc4"), HasSubstr(" pod=web-0 podns=shop "));
 }
 
-TEST_F(Labels, OfUnknownKeysAreWhereOnlyRootReads) {
+TEST_F(Labels, UnknownKeysAreStoredWhereOnlyRootReads) {
   const std::string secret = "s3cr3t";
   Attach(Web(),
          As("web", container(), Cat("NOMAD_JOB_ID=billing;IgnoreUnknown=1;CONSUL_TOKEN=", secret)));
@@ -53,7 +53,7 @@ TEST_F(Labels, OfUnknownKeysAreWhereOnlyRootReads) {
   EXPECT_EQ(host().Must({"stat", "-c", "%a %U", files.front()}), "600 root\n");
 }
 
-TEST_F(Labels, OfAnyOtherKeyAreAnErrorWithoutIgnoreUnknown) {
+TEST_F(Labels, UnknownKeysAreAnErrorWithoutIgnoreUnknown) {
   EXPECT_THAT(MustRefuse(4, Web(), As("web", container(), "team=payments;NOMAD_JOB_ID=billing")),
               Msg(AllOf(HasSubstr("team=payments"), Not(HasSubstr("NOMAD_JOB_ID")))));
 }
@@ -110,14 +110,14 @@ class Requests : public LabelsWorld {
   static constexpr const char* kMac = "MAC=02:11:11:11:11:11";
 };
 
-TEST_F(Requests, OfJobsAreRefusedIfTheOperatorSaysSo) {
+TEST_F(Requests, AreRefusedFromJobsIfTheOperatorSaysSo) {
   EXPECT_EQ(Msg(MustRefuse(4, With("refuse"), As("web", container(), kAddress))),
             Cat("CNI_ARGS has ", kAddress));
   EXPECT_THAT(MustRefuse(4, With("refuse"), As("web", container(), kMac)),
               AllOf(Msg(Cat("CNI_ARGS has ", kMac)), Details(HasSubstr("'requests'"))));
 }
 
-TEST_F(Requests, OfTheRuntimeAreNotConcerned) {
+TEST_F(Requests, AreStillAcceptedFromTheRuntime) {
   json config = With("refuse");
   config["runtimeConfig"] = {{"ips", {"172.26.64.77"}}, {"mac", "02:11:11:11:11:11"}};
   EXPECT_EQ(AddressOf(Attach(config, As("web", container(), "NOMAD_JOB_ID=a"))), "172.26.64.77");
@@ -129,14 +129,14 @@ TEST_F(Requests, AreAllowedByDefault) {
   EXPECT_EQ(AddressOf(Attach(With("allow"), As("web", container(), kAddress))), "172.26.64.77");
 }
 
-TEST_F(Requests, AreNotHeldAgainstWhatRunsAlready) {
+TEST_F(Requests, AreToleratedInRunningAllocations) {
   const Variables web = As("web", container(), kAddress);
   const json added = Attach(Config(), web);
   MustCheck(With("refuse"), added, web);
   Detach(With("refuse"), web);
 }
 
-TEST_F(Requests, TakeNoOtherValue) {
+TEST_F(Requests, SettingRefusesOtherValues) {
   EXPECT_EQ(Msg(MustRefuse(7, With("deny"), As("web", container()))),
             "invalid 'requests': \"deny\"");
 }
@@ -152,7 +152,7 @@ TEST_F(Labels, MayBeAbsent) {
   EXPECT_EQ(Comment("port4"), HostVeth() + " id=web net=nomad");
 }
 
-TEST_F(Labels, OfTheConventionsWinOverCniArgs) {
+TEST_F(Labels, ConventionLabelsOverrideCniArgs) {
   json config = Web();
   config["args"]["cni"]["labels"] = {{{"key", "team"}, {"value", "payments"}},
                                      {{"key", "NOMAD_JOB_ID"}, {"value", "ledger"}}};
@@ -170,7 +170,7 @@ class Owner : public LabelsWorld {
   }
 };
 
-TEST_F(Owner, OfATakenPortIsNamedByJobGroupAndAllocation) {
+TEST_F(Owner, IsNamedByJobGroupAndAllocationForATakenPort) {
   Attach(Web(), As("0c1d", container(), kNomadArgs));
   EXPECT_THAT(
       Intrude(Publish({Port(8080, 9090)}, DualStack())),
@@ -179,7 +179,7 @@ TEST_F(Owner, OfATakenPortIsNamedByJobGroupAndAllocation) {
             Details(AllOf(HasSubstr("container '0c1d'"), HasSubstr("172.26.64.2")))));
 }
 
-TEST_F(Owner, OfATakenPortOfOneHostAddressIsNamedToo) {
+TEST_F(Owner, IsNamedForATakenPortOfOneHostAddressToo) {
   const json config = Publish({Port(8053, 53, "udp", kHostIp6)}, DualStack());
   Attach(config, As("0c1d", container(), kNomadArgs));
   EXPECT_EQ(Intrude(config).json.value("msg", ""),
@@ -187,13 +187,13 @@ TEST_F(Owner, OfATakenPortOfOneHostAddressIsNamedToo) {
             "allocation '5f3c1a2b'");
 }
 
-TEST_F(Owner, WithoutLabelsIsNamedByItsContainer) {
+TEST_F(Owner, IsNamedByItsContainerWithoutLabels) {
   Attach(Web(), As("0c1d", container()));
   EXPECT_EQ(Intrude(Web()).json.value("msg", ""),
             "host port tcp 8080 is taken by container '0c1d'");
 }
 
-TEST_F(Owner, WithHostileLabelsStillGivesOneJsonDocument) {
+TEST_F(Owner, IsNamedInOneJsonDocumentDespiteHostileLabels) {
   Attach(Web(),
          As("0c1d",
             container(),

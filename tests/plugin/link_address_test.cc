@@ -18,7 +18,7 @@ class Address : public World {
   }
 };
 
-TEST_F(Address, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
+TEST_F(Address, IsTheFirstOfTheDefaultSubnetWithoutOptions) {
   const json result = Attach(Config());
 
   EXPECT_THAT(AddressesIn(result), ElementsAre("172.26.64.2/20"));
@@ -27,7 +27,7 @@ TEST_F(Address, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
   EXPECT_EQ(At(LinkOn(container(), "eth0"), "/addr_info/0/broadcast"), "172.26.79.255");
 }
 
-TEST_F(Address, IsOneOfEachRangeSetOfEachFamily) {
+TEST_F(Address, ComesFromEachRangeSetOfEachFamily) {
   const json config = Config(R"({"ipam": {"ranges": [
       [{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}],
       [{"subnet": "10.2.0.0/28", "rangeStart": "10.2.0.9", "gateway": "10.2.0.5"}],
@@ -47,7 +47,7 @@ TEST_F(Address, IsOneOfEachRangeSetOfEachFamily) {
   }
 }
 
-TEST_F(Address, GoesOnInTheSetsNextRangeWhenOneIsUsedUp) {
+TEST_F(Address, ComesFromTheNextRangeOfTheSetWhenOneIsFull) {
   const json config = Config(R"({"ipam": {"ranges": [[
       {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.7", "rangeEnd": "10.1.0.8"},
       {"subnet": "10.2.0.0/24", "rangeStart": "10.2.0.20", "rangeEnd": "10.2.0.21"}]]}})");
@@ -77,7 +77,7 @@ TEST_P(RequestedAddress, IsGranted) {
   EXPECT_EQ(Lease("172.26.64.77"), "wisher\r\neth0");
 }
 
-TEST_P(RequestedAddress, IsRefusedIfAnotherHasItAndNamesThat) {
+TEST_P(RequestedAddress, IsRefusedWithTheNameOfItsOwner) {
   Attach(DualStack(), {{"CNI_ARGS", "IgnoreUnknown=1;IP=172.26.64.77;NOMAD_JOB_ID=billing"}});
   Variables variables = As("alloc-2", AddContainer("second"));
   variables["CNI_ARGS"] = GetParam().args;
@@ -96,14 +96,14 @@ INSTANTIATE_TEST_SUITE_P(
         AddressRequest{"Runtime", R"({"runtimeConfig": {"ips": ["172.26.64.77/20"]}})", ""}),
     kNameOf);
 
-TEST_F(Address, OfEachFamilyMayBeAskedForInDifferentWays) {
+TEST_F(Address, MayBeRequestedDifferentlyForEachFamily) {
   const json config = DualStack(R"({"runtimeConfig": {"ips": ["fd00:26::beef/64"]}})");
 
   EXPECT_THAT(AddressesOf("wisher", config, "IP=172.26.64.77"),
               ElementsAre("172.26.64.77/20", "fd00:26::beef/64"));
 }
 
-TEST_F(Address, ThatTheNetworkDoesNotGiveOutIsRefused) {
+TEST_F(Address, IsRefusedIfTheNetworkDoesNotOfferIt) {
   for (const char* address :
        {"172.26.64.1", "172.26.64.0", "172.26.79.255", "10.0.0.1", "fd00::5"}) {
     EXPECT_THAT(MustRefuse(7, Config(), {{"CNI_ARGS", Cat("IP=", address)}}),
@@ -113,7 +113,7 @@ TEST_F(Address, ThatTheNetworkDoesNotGiveOutIsRefused) {
 
 // ---- order
 
-TEST_F(Address, OfTheOtherFamilyIsGivenBackWhenOneFamilyIsFull) {
+TEST_F(Address, IsReleasedWhenTheOtherFamilyIsFull) {
   const json config = Config(
       R"({"ipam": {"ranges": [[{"subnet": "fd00:26::/64"}], [{"subnet": "10.5.0.0/30"}]]}})");
   ASSERT_EQ(AddressesOf("a", config).size(), 2U);

@@ -30,7 +30,7 @@ class HostBridge : public World {
   }
 };
 
-TEST_F(HostBridge, IsMadeUpWithTheGatewaysAddress) {
+TEST_F(HostBridge, IsCreatedUpWithTheGatewaysAddress) {
   Attach(Config());
 
   EXPECT_EQ(At(Bridge(), "/linkinfo/info_kind"), "bridge");
@@ -39,7 +39,7 @@ TEST_F(HostBridge, IsMadeUpWithTheGatewaysAddress) {
   EXPECT_EQ(PortsOf("nomad").size(), 1U);
 }
 
-TEST_F(HostBridge, IsMadeWithoutMulticastSnoopingWhichMayBeTurnedOn) {
+TEST_F(HostBridge, IsCreatedWithoutMulticastSnoopingWhichMayBeTurnedOn) {
   const json result = Attach(Config());
   EXPECT_EQ(At(Bridge(), "/linkinfo/info_data/mcast_snooping"), 0);
 
@@ -56,7 +56,7 @@ TEST_F(HostBridge, HasTheNameThatTheConfigSays) {
   EXPECT_TRUE(Bridge().is_null());
 }
 
-TEST_F(HostBridge, IsNotAddressedNorForwardsWithoutAGateway) {
+TEST_F(HostBridge, HasNoAddressAndDoesNotForwardWithoutAGateway) {
   const json result = Attach(Config(R"({"isGateway": false})"));
 
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre());
@@ -65,7 +65,7 @@ TEST_F(HostBridge, IsNotAddressedNorForwardsWithoutAGateway) {
   EXPECT_EQ(At(result, "/routes"), json());
 }
 
-TEST_F(HostBridge, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
+TEST_F(HostBridge, IsAdoptedWithItsPortsAndItsMacIfItExists) {
   MakeBridge();
   PlugIn("02:00:00:00:00:05");
   const std::string mac = BridgeMac();
@@ -78,7 +78,7 @@ TEST_F(HostBridge, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
 }
 
-TEST_F(HostBridge, ThatWasThereDownComesUp) {
+TEST_F(HostBridge, IsSetUpIfItExistsDown) {
   host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
   const std::string mac = BridgeMac();
 
@@ -110,7 +110,7 @@ TEST_F(HostBridge, IsAdoptedWheneverItAppearsDuringAnAdd) {
 }
 
 // The kernel's default forward delay is 15 s, which a new port waits twice.
-TEST_F(HostBridge, WithSpanningTreeIsNotWaitedForUntilItForwards) {
+TEST_F(HostBridge, IsNotWaitedForUntilSpanningTreeForwards) {
   MakeBridge();
   UseOnce(DualStack());
   const auto usual = TimeOf([&] { UseOnce(DualStack()); });
@@ -121,7 +121,7 @@ TEST_F(HostBridge, WithSpanningTreeIsNotWaitedForUntilItForwards) {
   EXPECT_NE(At(PortsOf("nomad"), "/0/linkinfo/info_slave_data/state"), "forwarding");
 }
 
-TEST_F(HostBridge, WithSpanningTreeCarriesTrafficOnceItForwards) {
+TEST_F(HostBridge, CarriesTrafficOnceSpanningTreeForwards) {
   MakeBridge();
   host().Must(Words("ip link set nomad type bridge stp_state 1 forward_delay 200"));
 
@@ -131,7 +131,7 @@ TEST_F(HostBridge, WithSpanningTreeCarriesTrafficOnceItForwards) {
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
 }
 
-TEST_F(HostBridge, WithSpanningTreeIsRepairedWithoutWaiting) {
+TEST_F(HostBridge, IsRepairedWithoutWaitingForSpanningTree) {
   const json result = Attach(Config());
   const auto usual = TimeOf([&] { MustCheck(Config(), result); });
   host().Must(Words("ip link delete nomad"));
@@ -153,7 +153,7 @@ TEST_F(HostBridge, KeepsItsMacWhenPortsComeAndGo) {
   EXPECT_EQ(BridgeMac(), mac);
 }
 
-TEST_F(HostBridge, ThatWasAdoptedKeepsItsMacWhenPortsComeAndGo) {
+TEST_F(HostBridge, KeepsItsMacAlsoIfItWasAdopted) {
   MakeBridge();
   PlugIn("02:00:00:00:00:05");
   Attach(Config());
@@ -167,7 +167,7 @@ TEST_F(HostBridge, ThatWasAdoptedKeepsItsMacWhenPortsComeAndGo) {
   EXPECT_EQ(BridgeMac(), mac);
 }
 
-TEST_F(HostBridge, OfAnotherAddressIsTakenOverWithForceAddress) {
+TEST_F(HostBridge, GetsTheNetworksAddressWithForceAddress) {
   MakeBridge();
   host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
 
@@ -176,7 +176,7 @@ TEST_F(HostBridge, OfAnotherAddressIsTakenOverWithForceAddress) {
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
 }
 
-TEST_F(HostBridge, OfAnotherAddressIsRefusedWithoutForceAddress) {
+TEST_F(HostBridge, IsRefusedForAnotherAddressWithoutForceAddress) {
   MakeBridge();
   host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
 
@@ -195,7 +195,7 @@ TEST_F(HostBridge, KeepsIpv6AddressesThatAreNotInTheWay) {
               UnorderedElementsAre("172.26.64.1/20", "fd00:26::1/64", "2001:db8:7::1/64"));
 }
 
-TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
+TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatUsesIt) {
   Attach(Config());
   Node& second = AddContainer("second");
 
@@ -207,7 +207,7 @@ TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
 }
 
 // Whether the first network has a container just then, or not.
-TEST_F(HostBridge, OfAnotherNetworkIsSharedWhateverLivesOnIt) {
+TEST_F(HostBridge, IsSharedWithAnotherNetworkWithOrWithoutContainers) {
   const json second = Config(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})");
   json strict = second;
   strict["forceAddress"] = false;
@@ -245,7 +245,7 @@ TEST_F(HostBridge, GivesItsMtuToAVethWithoutOne) {
   EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1500);
 }
 
-TEST_F(HostBridge, OfAnotherKindIsRefusedByItsKind) {
+TEST_F(HostBridge, IsRefusedIfItIsALinkOfAnotherKind) {
   host().Must({"ip", "link", "add", "nomad", "type", "veth"});
 
   EXPECT_THAT(MustRefuse(7, Config()),
@@ -263,7 +263,7 @@ TEST_F(HostBridge, IsPromiscuousOnlyIfAsked) {
   EXPECT_EQ(At(port, "/linkinfo/info_slave_data/hairpin"), false) << port;
 }
 
-TEST_F(HostBridge, StaysForTheNextOneWhenTheLastGoes) {
+TEST_F(HostBridge, StaysWhenTheLastAllocationIsRemoved) {
   Attach(Config());
   const json before = Bridge();
   Detach(Config());

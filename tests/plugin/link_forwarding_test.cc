@@ -53,7 +53,7 @@ TEST_F(NodeAsRouter, KeepsItsDefaultRouteByRouterAdvertisement) {
   EXPECT_TRUE(Ping(container(), kBeyond));
 }
 
-TEST_F(NodeAsRouter, GoesOnHearingTheRouterItLivesOn) {
+TEST_F(NodeAsRouter, KeepsHearingItsDefaultRouter) {
   LiveOnAdvertisements();
   Attach(DualStack());
   host().Must(Words("ip -6 route flush default proto ra"));
@@ -83,7 +83,7 @@ TEST_F(NodeAsRouter, HearsARouterThatComesAfterUp) {
   EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
 }
 
-TEST_F(NodeAsRouter, LeavesInterfacesAloneThatLeadNowhere) {
+TEST_F(NodeAsRouter, LeavesInterfacesThatUseNoRouterAlone) {
   host().Must(Words("ip link add others up type bridge"));
   host().SetSysctl("net/ipv6/conf/others/accept_ra", "1");
   host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "0");
@@ -96,7 +96,7 @@ TEST_F(NodeAsRouter, LeavesInterfacesAloneThatLeadNowhere) {
 
 // ---- a node with two cards, which routes between them from then on
 
-TEST_F(NodeAsRouter, SaysOnceThatItRoutesBetweenItsCards) {
+TEST_F(NodeAsRouter, WarnsOnceThatItRoutesBetweenItsInterfaces) {
   host().Must(Words("ip link add second type veth peer name eth1 netns outside"));
   host().Must(Words("ip address add 203.0.113.1/24 dev second"));
   host().Must(Words("ip link set second up"));
@@ -120,7 +120,7 @@ TEST_F(NodeAsRouter, HearsRoutersOnAnAdoptedBridgeAsBefore) {
   EXPECT_TRUE(HasAdvertisedRoute("nomad"));
 }
 
-TEST_F(NodeAsRouter, HearsNoRouterOnABridgeWhereThatWasSwitchedOn) {
+TEST_F(NodeAsRouter, HearsNoRouterOnOurBridgeAfterARepair) {
   const json result = Attach(Config());
   Node& rogue = AddContainer("rogue");
   PlugIn(rogue, "nomad");

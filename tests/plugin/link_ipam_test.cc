@@ -112,7 +112,7 @@ TEST_F(Dhcp, LeavesNothingIfItsDaemonDoesNotRun) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(IpamPlugin, OfTheReferenceGivesAFixedAddressBehindOurGateway) {
+TEST_F(IpamPlugin, StaticGivesAFixedAddressBehindOurGateway) {
   const json config = Config({{"cniVersion", "1.0.0"},
                               {"ipMasq", true},
                               {"sourceCheck", true},

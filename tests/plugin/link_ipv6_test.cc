@@ -127,7 +127,7 @@ TEST_F(Ipv6, AddressesAskForNoDuplicateDetection) {
   }
 }
 
-TEST_F(Ipv6, AloneIsANetworkToo) {
+TEST_F(Ipv6, NetworkNeedsNoIpv4) {
   const json result = Attach(Config(R"({"ipam": {"subnet": "fd00:26::/64"}})"));
 
   EXPECT_EQ(AddressesIn(result), std::vector<std::string>{"fd00:26::2/64"});
@@ -150,7 +150,7 @@ TEST_F(Ipv6, ForwardingIsTurnedOnForTheFamiliesInUseOnly) {
   EXPECT_TRUE(HasTable("ip6", "filter"));
 }
 
-TEST_F(Ipv6, StaysOnInAContainerThatGoesDownAndUp) {
+TEST_F(Ipv6, AddressStaysIfTheInterfaceGoesDownAndUp) {
   Attach(DualStack());
 
   container().Must({"ip", "link", "set", "eth0", "down"});
@@ -161,7 +161,7 @@ TEST_F(Ipv6, StaysOnInAContainerThatGoesDownAndUp) {
 
 // ---- hosts without IPv6
 
-TEST_F(Ipv6, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
+TEST_F(Ipv6, StaysOffOnTheHostForAnIpv4Network) {
   SwitchOffIpv6(host());
   const std::map<std::string, std::string> before = Ipv6Sysctls();
 
@@ -180,7 +180,7 @@ TEST_F(Ipv6, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
   Detach(Config());
 }
 
-TEST_F(Ipv6, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
+TEST_F(Ipv6, IsTurnedOnForTheBridgeIfItIsOffOnTheHost) {
   SwitchOffIpv6(host());
 
   Attach(DualStack());
@@ -191,7 +191,7 @@ TEST_F(Ipv6, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/uplink/disable_ipv6"), "1");
 }
 
-TEST_F(Ipv6, SwitchedOffInTheContainerIsTurnedOnForItsInterface) {
+TEST_F(Ipv6, IsTurnedOnForTheInterfaceIfItIsOffInTheContainer) {
   SwitchOffIpv6(container());
 
   Attach(DualStack());
@@ -200,7 +200,7 @@ TEST_F(Ipv6, SwitchedOffInTheContainerIsTurnedOnForItsInterface) {
 }
 
 // As Docker makes its pause containers: all, default and lo, which is up.
-TEST_F(Ipv6, SwitchedOffInTheContainerWorksWithinItNevertheless) {
+TEST_F(Ipv6, WorksWithinTheContainerIfItWasOffThere) {
   SwitchOffIpv6(container());
   container().SetSysctl("net/ipv6/conf/lo/disable_ipv6", "1");
   container().Must({"ip", "link", "set", "lo", "up"});
@@ -212,7 +212,7 @@ TEST_F(Ipv6, SwitchedOffInTheContainerWorksWithinItNevertheless) {
   EXPECT_EQ(TcpText(container(), "fd00:26::2", 80), "self");
 }
 
-TEST_F(Ipv6, SwitchedOffInTheContainerIsNoMatterForIpv4) {
+TEST_F(Ipv6, MayBeOffInTheContainerOfAnIpv4Network) {
   SwitchOffIpv6(container());
 
   Attach(Config());

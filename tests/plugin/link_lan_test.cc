@@ -32,7 +32,7 @@ TEST_F(LanBridge, LosesItsAddressOnlyIfTheConfigSaysSo) {
   EXPECT_THAT(AddressesOn(host(), "lan"), ElementsAre("172.26.64.1/20", "2001:db8:100::1/64"));
 }
 
-TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWas) {
+TEST_F(LanBridge, DoesNotChangeMasqueradingOfOtherNetworks) {
   Attach(DualStack());
   ExpectSeenAs(container(), kHostIp4, kHostIp6);
 
@@ -41,7 +41,7 @@ TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWas) {
   ExpectSeenAs(container(), kHostIp4, kHostIp6);
 }
 
-TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWasAlsoWithAnotherPluginsLink) {
+TEST_F(LanBridge, DoesNotChangeMasqueradingWithAnotherPluginsLinkEither) {
   Attach(DualStack());
   json interface = OnLan();
   interface["type"] = "bridge";
@@ -55,7 +55,7 @@ TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWasAlsoWithAnotherPluginsLink
   ExpectSeenAs(container(), kHostIp4, kHostIp6);
 }
 
-TEST_F(LanBridge, AllocationIsItselfToItsNeighbours) {
+TEST_F(LanBridge, AllocationKeepsItsSourceOnTheLan) {
   SetBridgeNf("1");
   Attach(OnLan());
 
@@ -63,7 +63,7 @@ TEST_F(LanBridge, AllocationIsItselfToItsNeighbours) {
 }
 
 // The operator's own router: behind it is outside, as for every node.
-TEST_F(LanBridge, AllocationIsTheNodeBeyondIt) {
+TEST_F(LanBridge, AllocationHasTheNodesSourceBeyondTheLan) {
   host().Must(Words("ip address add 10.7.0.1/24 dev lan"));
 
   Attach(OnLan({{"isDefaultGateway", false},
@@ -90,7 +90,7 @@ TEST_F(LanBridge, AllocationReachesTheNodesOwnAllocations) {
   EXPECT_EQ(AskOutside(other_, "172.26.64.2"), (Reply{"routed", "198.51.100.50"}));
 }
 
-TEST_F(LanBridge, LeavesOthersClosedToTheLan) {
+TEST_F(LanBridge, LeavesOtherNetworksClosedToTheLan) {
   Attach(DualStack());
   Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, kPort, "routed");
   Attach(OnLan(), As("other", other_));
@@ -105,7 +105,7 @@ TEST_F(LanBridge, LeavesOthersClosedToTheLan) {
 }
 
 // Also where the config says that the node is its gateway, by the address that the node has there.
-TEST_F(LanBridge, WithAGatewayIsNoMoreInsideThanWithout) {
+TEST_F(LanBridge, IsOutsideOfOtherNetworksEvenWithAGateway) {
   Attach(DualStack());
   Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, kPort, "routed");
 
@@ -128,7 +128,7 @@ TEST_F(LanBridge, IsInOurSetsAsLongAsAnAllocationIsBehindIt) {
   EXPECT_EQ(ListTable(), before);
 }
 
-TEST_F(LanBridge, OfAnotherPluginIsOutsideOfOthersWhateverItsGateway) {
+TEST_F(LanBridge, IsOutsideOfOtherNetworksEvenWithAnotherPlugin) {
   Attach(DualStack());
   json config = OnLanBehindTheNode();
   config["ipam"]["type"] = "host-local";
@@ -145,7 +145,7 @@ TEST_F(LanBridge, OfAnotherPluginIsOutsideOfOthersWhateverItsGateway) {
 }
 
 // As a command leaves it that was killed, or an earlier release. Whoever made it.
-TEST_F(LanBridge, IsNamedAndRemovedFromOurSetsWhereNoRecordNamesIt) {
+TEST_F(LanBridge, IsRemovedFromOurSetsIfNoRecordNamesIt) {
   UseOnce(kOther);
   Attach(DualStack());
   const std::string before = ListTable();
@@ -160,7 +160,7 @@ TEST_F(LanBridge, IsNamedAndRemovedFromOurSetsWhereNoRecordNamesIt) {
 }
 
 // The operator's own rules about what is his.
-TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToHisFilter) {
+TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToTheOperatorsFilter) {
   struct Way {
     std::string tool;
     std::string machine;
@@ -189,7 +189,7 @@ TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToHisFilter) {
   }
 }
 
-TEST_F(LanBridge, NamesThatItsPublishedPortsNeedForwarding) {
+TEST_F(LanBridge, WarnsThatItsPublishedPortsNeedForwarding) {
   EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())),
               Err(AllOf(HasSubstr("net/ipv4/ip_forward is 0"), HasSubstr("published ports"))));
   EXPECT_THAT(Run({"doctor"}).out, HasSubstr("net/ipv4/ip_forward is 0: the published ports of"));
@@ -218,9 +218,9 @@ TEST_F(LanBridge, GivesAContainerWithIpv6NoOtherAddressThanItsOwn) {
 
 // A fixed address may have been on another node until now, behind another port of the LAN's
 // switches.
-class LanBridgeNews : public LanBridge, public ::testing::WithParamInterface<bool> {};
+class LanBridgeAnnouncement : public LanBridge, public ::testing::WithParamInterface<bool> {};
 
-TEST_P(LanBridgeNews, OfANewAllocationAreHeardAtOnce) {
+TEST_P(LanBridgeAnnouncement, ReachesNeighboursAtOnce) {
   if (const bool is_filtered = GetParam(); is_filtered) {
     DropForwarded();
     SetBridgeNf("1");
@@ -235,9 +235,12 @@ TEST_P(LanBridgeNews, OfANewAllocationAreHeardAtOnce) {
   })) << outside().Must(Words("ip neigh"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lan, LanBridgeNews, ::testing::Bool(), [](const auto& is_filtered) {
-  return is_filtered.param ? "ThatDropsForwarded" : "ThatForwards";
-});
+INSTANTIATE_TEST_SUITE_P(Lan,
+                         LanBridgeAnnouncement,
+                         ::testing::Bool(),
+                         [](const auto& is_filtered) {
+                           return is_filtered.param ? "ThatDropsForwarded" : "ThatForwards";
+                         });
 
 class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -260,7 +263,7 @@ class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<c
 };
 
 // What conntrack does not know: it has seen one direction only, or nothing yet.
-TEST_P(LanBridgeFilter, LeavesStrangersPacketsOfNoConnectionAlone) {
+TEST_P(LanBridgeFilter, LeavesForeignPacketsWithoutAConnectionAlone) {
   AddMachine();
   Attach(OnLan(), As("other", other_));
   std::vector<Connection> connections;
@@ -276,7 +279,7 @@ TEST_P(LanBridgeFilter, LeavesStrangersPacketsOfNoConnectionAlone) {
   }
 }
 
-TEST_P(LanBridgeFilter, IsolatesAllocationsAndNobodyElse) {
+TEST_P(LanBridgeFilter, IsolatesAllocationsOnly) {
   AddMachine();
   const json isolated = OnLan({{"ingressPolicy", "isolated"}});
   Attach(isolated);
@@ -309,7 +312,7 @@ TEST_P(LanBridgeFilter, LetsTheLanInToItsAllocation) {
 
 INSTANTIATE_TEST_SUITE_P(BridgeNfCall, LanBridgeFilter, ::testing::Values("0", "1"));
 
-TEST_F(LanBridge, HearsItsRouterAlsoAfterItsUplinkWasUnplugged) {
+TEST_F(LanBridge, HearsItsRouterAfterItsUplinkWasUnplugged) {
   host().SetSysctl("net/ipv6/conf/lan/accept_ra", "2");
   const json config = OnLan();
   const json result = Attach(config);
@@ -322,7 +325,7 @@ TEST_F(LanBridge, HearsItsRouterAlsoAfterItsUplinkWasUnplugged) {
 }
 
 // A bridge that we made, which its operator made a way to the LAN since.
-TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
+TEST_F(LanBridge, KeepsTheNodesAddressEvenIfWeCreatedIt) {
   UseOnce(Config());
   host().Must(Words("ip address flush dev nomad scope global"));
   host().Must(Words("ip link set uplink master nomad"));
@@ -331,7 +334,7 @@ TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
   MustRefuse(102, Config());
 }
 
-TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersForTheNextFirstAllocation) {
+TEST_F(LanBridge, IsOutsideFromTheNextFirstAllocationIfWeCreatedIt) {
   const json config =
       Config({{"name", "wan"}, {"bridge", "wan"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
   UseOnce(config, As("other", other_));
@@ -353,7 +356,7 @@ TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersForTheNextFirstAllocation) {
 }
 
 // With its last allocation it has left our sets.
-TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersAtOnceIfNoAllocationIsBehindIt) {
+TEST_F(LanBridge, IsOutsideAtOnceIfWeCreatedItAndItHasNoAllocation) {
   UseOnce(Config({{"name", "wan"}, {"bridge", "wan"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}}));
   Attach(DualStack());
   host().Must(Words("ip link set lan nomaster"));
@@ -366,7 +369,7 @@ TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersAtOnceIfNoAllocationIsBehindIt) {
 }
 
 // Ours have the same one on every node: with an uplink each needs its own.
-TEST_F(LanBridge, ThatWasOursKeepsAMacFromItsOperator) {
+TEST_F(LanBridge, KeepsAMacFromItsOperatorIfWeCreatedIt) {
   const json config = DualStack();
   const json result = Attach(config, As("other", other_));
   host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
@@ -380,7 +383,7 @@ TEST_F(LanBridge, ThatWasOursKeepsAMacFromItsOperator) {
   }
 }
 
-TEST_F(LanBridge, ThatIsOursAloneGetsTheNetworksNewAddress) {
+TEST_F(LanBridge, GetsTheNetworksNewAddressIfItHasNoUplink) {
   UseOnce(Config());
 
   Attach(Config(R"({"ipam": {"subnet": "10.7.0.0/24"}})"));

@@ -60,7 +60,7 @@ TEST_F(MovedDirectory, RefusesARequestedAddressByName) {
   EXPECT_THAT(Leased("/var/lib/cni/two/nomad"), IsEmpty());
 }
 
-TEST_F(MovedDirectory, FreesWhatItsDelsGiveBack) {
+TEST_F(MovedDirectory, FreesAddressesOfItsDels) {
   const Node& one = AddContainer("one");
   Attach(In("/var/lib/cni/one"), As("one", one));
   Add("/var/lib/cni/two", "two");
@@ -165,7 +165,7 @@ TEST_F(LeaseFile, DirectoryMayHoldJunk) {
 }
 
 // An operator's `touch`, or a note in any words.
-TEST_F(LeaseFile, ThatIsNoneReservesItsAddressForGood) {
+TEST_F(LeaseFile, ReservesItsAddressForGoodEvenWithInvalidText) {
   const std::vector<std::string> texts = {
       "", "printer", "for the printer\n", "x\ny\n", "?\r\neth0"};
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -201,7 +201,7 @@ TEST_F(LeaseFile, IsFoundAmong4000Others) {
   EXPECT_EQ(Leased().size(), 4000U);
 }
 
-TEST_F(LeaseFile, OfTheLastFreeAddressAmong4000IsFoundAndThenThePoolIsFull) {
+TEST_F(LeaseFile, IsMadeForTheLastFreeAddressAmong4000) {
   for (int i = 2; i < 4095; ++i) {
     if (i != 1234) {
       WriteLease(Cat("172.26.", 64 + i / 256, ".", i % 256), Cat("other-", i, "\r\neth0"));

@@ -254,7 +254,7 @@ TEST_F(VethPair, IsNotGivenAMacThatIsOnTheBridgeAlready) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(VethPair, WithANewMacIsReachedByNeighboursThatCachedTheOldOne) {
+TEST_F(VethPair, IsReachedByNeighboursThatCachedAnotherMac) {
   Node& neighbour = AddContainer("neighbour");
   Attach(Config(), As("neighbour", neighbour));
   const Variables first = {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:11:11:11:11:11"}};
@@ -267,7 +267,7 @@ TEST_F(VethPair, WithANewMacIsReachedByNeighboursThatCachedTheOldOne) {
   EXPECT_TRUE(Ping(neighbour, "172.26.64.50"));
 }
 
-TEST_F(VethPair, WithAReusedIpv6AddressIsReachedByNeighboursThatCachedItsOldMac) {
+TEST_F(VethPair, IsReachedInIpv6ByNeighboursThatCachedAnotherMac) {
   Node& neighbour = AddContainer("neighbour");
   Attach(DualStack(), As("neighbour", neighbour));
   const json first = DualStack(R"({"runtimeConfig": {"ips": ["172.26.64.50", "fd00:26::50"]}})");
@@ -299,7 +299,7 @@ TEST_F(VethPair, CarriesTheLabelsOnTheHostsEnd) {
   }
 }
 
-TEST_F(VethPair, CutsAnAliasThatIsTooLongAndIsStillItsOwn) {
+TEST_F(VethPair, IsRecognisedByATruncatedAlias) {
   const Variables labelled = {
       {"CNI_ARGS", Cat("IgnoreUnknown=true;NOMAD_JOB_ID=", std::string(4096, 'j'))}};
   Attach(Config(), labelled);
@@ -333,7 +333,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class NetworkName : public VethPair, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(NetworkName, IsOneLikeAnyOther) {
+TEST_P(NetworkName, WorksLikeAnyOther) {
   const json network = Config({{"name", GetParam()}});
   MustCheck(network, Attach(network));
   EXPECT_EQ(FindFile(Cat("/var/run/cni/", GetParam(), "/172.26.64.2")), "alloc-1\r\neth0");

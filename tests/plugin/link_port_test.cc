@@ -91,7 +91,7 @@ class MacSpoofCheck : public BridgePort {
   const json config_ = Config(R"({"macspoofchk": true})");
 };
 
-TEST_F(MacSpoofCheck, OnlyTheAllocationsOwnMacComesIn) {
+TEST_F(MacSpoofCheck, AcceptsOnlyTheAllocationsMac) {
   if (!KernelCan()) {
     return;
   }
@@ -110,7 +110,7 @@ TEST_F(MacSpoofCheck, OnlyTheAllocationsOwnMacComesIn) {
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(MacSpoofCheck, AMacThatWasAskedForIsTheRightOne) {
+TEST_F(MacSpoofCheck, AcceptsARequestedMac) {
   if (!KernelCan()) {
     return;
   }
@@ -144,7 +144,7 @@ TEST_F(MacSpoofCheck, RepairsAChangedLock) {
        "ip link set $port nomaster"});
 }
 
-TEST_F(BridgePort, AddressesAreAskedForIfDetectionIsOn) {
+TEST_F(BridgePort, DuplicateAddressesAreDetectedIfConfigured) {
   Attach(DualStack(R"({"enabledad": true})"));
 
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/accept_dad"), "1");
@@ -156,7 +156,7 @@ TEST_F(BridgePort, AddressesAreAskedForIfDetectionIsOn) {
   }
 }
 
-TEST_F(BridgePort, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
+TEST_F(BridgePort, ATakenAddressIsAnErrorIfDetectionIsOn) {
   UseOnce(DualStack());
   Node& other = AddContainer("other");
   Attach(DualStack({{"sourceCheck", false}}),

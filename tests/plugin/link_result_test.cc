@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Versions,
 
 // ---- prevResult
 
-TEST_F(Result, HasThePreviousOneBehindItWithIndicesMoved) {
+TEST_F(Result, IncludesPrevResultWithIndicesMoved) {
   const json config = Config(R"({"prevResult": {
       "cniVersion": "1.1.0",
       "interfaces": [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": "/x"},
@@ -116,14 +116,14 @@ TEST_F(Result, HasThePreviousOneBehindItWithIndicesMoved) {
   EXPECT_EQ(RoutesTo(container(), "10.8.0.0/16"), json::array());
 }
 
-TEST_F(Result, WithAPreviousOnePassesCheck) {
+TEST_F(Result, PassesCheckWithPrevResult) {
   const json config = Config(R"({"prevResult": {
       "cniVersion": "1.1.0", "interfaces": [{"name": "lo", "sandbox": "/x"}],
       "ips": [{"interface": 0, "address": "127.0.0.1/8"}]}})");
   MustCheck(config, Attach(config));
 }
 
-TEST_F(Result, RefusesAPreviousOneWhoseIndexLeadsNowhere) {
+TEST_F(Result, RefusesPrevResultWithAnInvalidIndex) {
   for (const int index : {1, -1, 99}) {
     EXPECT_THAT(
         MustRefuse(7,

@@ -20,7 +20,7 @@ class Route : public World {
   }
 };
 
-TEST_F(Route, IsTheDefaultOneOfEachFamilyByDefault) {
+TEST_F(Route, IsTheDefaultRouteOfEachFamilyByDefault) {
   const json result = Attach(DualStack());
 
   EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.1");
@@ -31,7 +31,7 @@ TEST_F(Route, IsTheDefaultOneOfEachFamilyByDefault) {
                             {"dst": "::/0", "gw": "fd00:26::1"}])"));
 }
 
-TEST_F(Route, IsNoDefaultOneWithoutIsDefaultGateway) {
+TEST_F(Route, IsNoDefaultRouteWithoutIsDefaultGateway) {
   Attach(DualStack(R"({"isDefaultGateway": false})"));
 
   EXPECT_EQ(RoutesTo(container(), "default"), json::array());
@@ -39,7 +39,7 @@ TEST_F(Route, IsNoDefaultOneWithoutIsDefaultGateway) {
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(Route, WithoutAGatewayGoesThroughTheNetworks) {
+TEST_F(Route, UsesTheNetworksGatewayIfItHasNone) {
   Attach(WithRoutes(R"([{"dst": "10.0.0.0/8"}, {"dst": "2001:db8:9::/48"}])"));
 
   EXPECT_EQ(RouteTo("10.0.0.0/8").at("gateway"), "172.26.64.1");
@@ -47,7 +47,7 @@ TEST_F(Route, WithoutAGatewayGoesThroughTheNetworks) {
   EXPECT_EQ(RoutesTo(container(), "default"), json::array()) << "the routes say where to";
 }
 
-TEST_F(Route, GoesThroughAGatewayOfItsOwn) {
+TEST_F(Route, UsesItsOwnGateway) {
   Attach(WithRoutes(R"([{"dst": "10.0.0.0/8", "gw": "172.26.64.200"},
                          {"dst": "2001:db8:9::/48", "gw": "fd00:26::200"}])"));
 
@@ -55,7 +55,7 @@ TEST_F(Route, GoesThroughAGatewayOfItsOwn) {
   EXPECT_EQ(RouteTo("2001:db8:9::/48").at("gateway"), "fd00:26::200");
 }
 
-TEST_F(Route, ToEverywhereBesideIsDefaultGatewayIsThere) {
+TEST_F(Route, ReplacesTheDefaultRouteOfIsDefaultGateway) {
   Attach(WithRoutes(R"([{"dst": "0.0.0.0/0", "gw": "172.26.64.200"}])",
                     R"({"isDefaultGateway": true})"));
 
@@ -88,7 +88,7 @@ TEST_F(Route, HasEveryFieldOfCni110) {
   EXPECT_EQ(result.at("routes"), json::parse(routes));
 }
 
-TEST_F(Route, OfEveryFieldPassesCheck) {
+TEST_F(Route, PassesCheckWithEveryField) {
   const json config = WithRoutes(R"([
       {"dst": "10.0.0.0/8", "mtu": 1300, "advmss": 1200, "priority": 77, "table": 1234, "scope": 0},
       {"dst": "10.1.0.0/16", "scope": 253}, {"dst": "10.2.0.0/16", "table": 0, "scope": 0},
@@ -96,7 +96,7 @@ TEST_F(Route, OfEveryFieldPassesCheck) {
   MustCheck(config, Attach(config));
 }
 
-TEST_F(Route, ThatTheKernelRefusesLeavesNothingBehind) {
+TEST_F(Route, LeavesNothingBehindIfTheKernelRefusesIt) {
   Attach(DualStack());
   Detach(DualStack());
 
@@ -138,14 +138,14 @@ TEST_F(Dns, IsReadFromResolvConf) {
       "search": ["a.example.org", "b.example.org"], "options": ["ndots:2", "timeout:1"]})"));
 }
 
-TEST_F(Dns, OfTheConfigReplacesResolvConfWholly) {
+TEST_F(Dns, ConfigReplacesResolvConfWholly) {
   const json result = Attach(Config(R"({"ipam": {"resolvConf": "/run/resolv.conf"},
                                           "dns": {"nameservers": ["192.0.2.99"]}})"));
 
   EXPECT_EQ(result.at("dns"), json::parse(R"({"nameservers": ["192.0.2.99"]})"));
 }
 
-TEST_F(Dns, IsAbsentWithoutEither) {
+TEST_F(Dns, IsAbsentWithoutConfigAndResolvConf) {
   EXPECT_FALSE(Attach(Config()).contains("dns"));
 }
 

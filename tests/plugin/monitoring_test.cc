@@ -44,7 +44,7 @@ class Monitoring : public Metrics {
   }
 };
 
-TEST_F(Monitoring, NamesAreThoseOfTheDocument) {
+TEST_F(Monitoring, NamesAgreeWithTheDocument) {
   AttachBilling();
   ApplyAPolicy();
   std::set<std::string> documented;
@@ -56,7 +56,7 @@ TEST_F(Monitoring, NamesAreThoseOfTheDocument) {
   EXPECT_EQ(Names(), documented);
 }
 
-TEST_F(Monitoring, AlertsFireOnTheBrokenAndNotOnTheHealthy) {
+TEST_F(Monitoring, AlertsFireOnFaultsOnly) {
   EXPECT_THAT(
       host().Run({"promtool", "test", "rules", ProjectPath("tests/plugin/alerts_test.yml")}),
       Exits(0));
@@ -107,7 +107,7 @@ class AlertsOfTheNode : public Monitoring {
   }
 };
 
-TEST_F(AlertsOfTheNode, FireWithItsFaultsAlone) {
+TEST_F(AlertsOfTheNode, FireOnlyForItsFaults) {
   AttachBilling();
   const std::set<std::string> before = Firing();
   for (const std::string& alert : before) {
@@ -166,7 +166,7 @@ class PrometheusServer : public Monitoring {
   std::optional<Process> server_;
 };
 
-TEST_F(PrometheusServer, HasTheJobUnderTheNamesThatTheDocumentSays) {
+TEST_F(PrometheusServer, HasTheJobUnderTheDocumentedLabelNames) {
   AttachBilling();
   StartWatching();
   const std::map<std::string, std::string> labels = {

@@ -37,7 +37,7 @@ TEST_P(EveryName, AnswersVersionAndStatus) {
   MustRunEntry("STATUS", network, 0, Container(), nullptr);
 }
 
-TEST_P(EveryName, DelOfWhatWasNeverThereLeavesNothing) {
+TEST_P(EveryName, DelWithoutAnAttachmentLeavesNothing) {
   container().Must({"ip", "link", "set", "lo", "up"});
   const Snapshot before = TakeSnapshot().Of({"host ", "outside ", "file "});
   const Network network = Only({{"type", GetParam()}});
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- bridge
 
-TEST_F(ReferenceName, BridgeMakesNoRulesThatNobodyAskedFor) {
+TEST_F(ReferenceName, BridgeMakesNoRulesUnlessConfigured) {
   const json result = MustAdd(Only(Bridge()), Container()).result;
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
   EXPECT_TRUE(Ping(container(), "10.7.0.1"));
@@ -162,7 +162,7 @@ TEST_F(ReferenceName, RulesNeedAPrevResult) {
 }
 
 // Policies select by labels: a mistake must not take them away. The reference never looks at them.
-TEST_F(ReferenceName, FirewallAloneRefusesLabelsThatCannotBeTrusted) {
+TEST_F(ReferenceName, OnlyFirewallRefusesUntrustedLabels) {
   const json before =
       json::parse(R"({"cniVersion":"1.0.0","interfaces":[],"ips":[{"address":"10.7.0.9/24"}]})");
   for (const char* const args :
@@ -177,7 +177,7 @@ TEST_F(ReferenceName, FirewallAloneRefusesLabelsThatCannotBeTrusted) {
   }
 }
 
-TEST_F(ReferenceName, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
+TEST_F(ReferenceName, RulesPassOnPrevResultWithUnknownFields) {
   const json before = json::parse(
       R"({"cniVersion":"1.0.0","interfaces":[{"name":"x","mac":"02:00:00:00:00:01","mtu":1400,"socketPath":"/s"}],
           "ips":[{"address":"10.7.0.9/24"}],"routes":[{"dst":"0.0.0.0/0","mtu":1400}],"more":{"a":[1]}})");
@@ -215,7 +215,7 @@ TEST_F(ReferenceName, PortmapWithoutPortsTouchesNothing) {
   MustRunEntry("CHECK", network, 0, Container(), result);
 }
 
-TEST_F(ReferenceName, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
+TEST_F(ReferenceName, PortmapLeavesOutAPortOfAFamilyTheContainerLacks) {
   const Network network = ByOurs(ListOf({Bridge(), PortmapEntry()}));
   Attached attached = Container();
   attached.port_mappings = {Port(8080, 80), Port(9090, 80, "tcp", kHostIp6)};
@@ -230,7 +230,7 @@ TEST_F(ReferenceName, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
 }
 
 // /var/run for /run, or the path of an earlier boot.
-TEST_F(ReferenceName, RulesGoByTheInterfacesNameNotItsPath) {
+TEST_F(ReferenceName, RulesFindTheInterfaceByNameNotByPath) {
   const json before = json::parse(
       R"({"cniVersion":"1.0.0","interfaces":[{"name":"veth7"},{"name":"eth0","sandbox":"/var/run/netns/container"}],
           "ips":[{"interface":1,"address":"10.7.0.9/24"}]})");
@@ -302,7 +302,7 @@ TEST_F(ReferenceName, LoopbackLeavesLoUpAtItsDel) {
   MustCheckIn(network, attached);
 }
 
-TEST_F(ReferenceName, LoopbackTakesNoLoWithAnAddressThatIsNone) {
+TEST_F(ReferenceName, LoopbackRefusesLoWithAForeignAddress) {
   container().Must({"ip", "address", "add", "10.7.0.9/24", "dev", "lo"});
   Attached attached = Container();
   EXPECT_THAT(AddTo(Only({{"type", "loopback"}}), attached),

@@ -57,7 +57,7 @@ class KilledName : public World, public ::testing::WithParamInterface<const char
   const Server name_ = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name");
 };
 
-TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotRepair) {
+TEST_P(KilledName, LeavesOnlyWhatDelAndAddRepair) {
   constexpr int kFewest = 5;  // any command of ours makes more calls that can be seen
   ExpectWorks();              // the first one leaves behind what is shared
   const Snapshot before = TakeSnapshot();

@@ -116,7 +116,7 @@ TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlo
   ExpectPage(8080);
 }
 
-TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
+TEST_F(ListOfReferenceNames, CarriesTrafficPassesCheckAndLeavesNoTrace) {
   for (const char* const fixture : {"nomad_builtin_bridge", "nomad_builtin_bridge_dual_stack"}) {
     SCOPED_TRACE(fixture);
     const Network network = Builtin(fixture);
@@ -132,7 +132,7 @@ TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
   }
 }
 
-TEST_F(AttachedByNames, EachNameAddsItsPartAndTakesItBack) {
+TEST_F(AttachedByNames, EachNameAddsAndRemovesItsPart) {
   EXPECT_THAT(Parts("alloc-1"),
               UnorderedElementsAre("address", "link", "masquerade", "forward", "ports"));
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
@@ -165,14 +165,14 @@ TEST_F(AttachedByNames, TheSecondDelRemovesTheRulesOfTheLast) {
   EXPECT_THAT(Parts("alloc-1"), UnorderedElementsAre("address", "link", "masquerade"));
 }
 
-TEST_F(AttachedByNames, TheSameDelTwiceTakesItsPartAlone) {
+TEST_F(AttachedByNames, ARepeatedDelRemovesOnlyItsPart) {
   RunEntries("DEL", {3, 3});
 
   EXPECT_EQ(Members("masq4"), json({"172.26.64.2"}));
   EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
 }
 
-TEST_F(AttachedByNames, ADelThatWasKilledAndIsRetriedTakesItsPartAlone) {
+TEST_F(AttachedByNames, ARetryOfAKilledDelRemovesOnlyItsPart) {
   json record = ReadRecord("alloc-1");
   record["parts"]["ports"] = "leaving";
   WriteRecord("alloc-1", record);
@@ -183,7 +183,7 @@ TEST_F(AttachedByNames, ADelThatWasKilledAndIsRetriedTakesItsPartAlone) {
   EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
 }
 
-TEST_F(AttachedByNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
+TEST_F(AttachedByNames, ADelAndAnAddOfOnePartRestoreTheAttachment) {
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {3U, 2U}) {
     SCOPED_TRACE(entry);
@@ -198,7 +198,7 @@ TEST_F(AttachedByNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   ExpectPage(8080);
 }
 
-TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
+TEST_F(ListOfReferenceNames, AFailedAddLeavesAPartlyRemovedAttachmentAsItWas) {
   const Network network = Builtin();
   MustAdd(network, Allocation("other", AddContainer("other"), 9090));
   Attached attached = MustAdd(network, Allocation("alloc-1", container()));
@@ -219,7 +219,7 @@ TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
 }
 
 // A DEL that never reaches the later plugins, as libcni's after an error in one of them.
-TEST_F(ListOfReferenceNames, ADelOfTheBridgeAloneTakesEverything) {
+TEST_F(ListOfReferenceNames, ADelOfTheBridgeAloneRemovesEverything) {
   const Network network = Builtin();
   UseOnce(network);
   const Snapshot before = TakeSnapshot();
@@ -231,7 +231,7 @@ TEST_F(ListOfReferenceNames, ADelOfTheBridgeAloneTakesEverything) {
   MustDelFrom(network, attached);
 }
 
-TEST_F(ListOfReferenceNames, WithoutPrevResultPortsAndNamespaceDelTakesEverything) {
+TEST_F(ListOfReferenceNames, DelRemovesEverythingWithoutPrevResultPortsAndNamespace) {
   const Network network = Builtin();
   UseOnce(network);
   Node& doomed = AddContainer("doomed");
@@ -340,7 +340,7 @@ TEST_F(ListOfReferenceNames, TwentyAtOnceOnABareMachineComeAndGo) {
   EXPECT_THAT(Entries("/run/nomad-bridge/nomad"), IsEmpty());
 }
 
-TEST_F(ListOfReferenceNames, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
+TEST_F(ListOfReferenceNames, GcByAnyNameKeepsListedAttachmentsAndRemovesOthers) {
   Network network = Builtin();
   network.list["cniVersion"] = "1.1.0";
   UseOnce(network);

@@ -64,7 +64,7 @@ TEST_P(MixedList, CarriesTrafficAndGoesWithoutATrace) {
 }
 
 // Moved over to ours while it lives, by whichever plugins it was made.
-TEST_P(MixedList, IsCheckedAndRemovedByOurs) {
+TEST_P(MixedList, IsCheckedAndRemovedByOurPlugins) {
   Network network = MixOf(GetParam());
   if (network.list.at("plugins").at(0).at("type") != "bridge") {
     network.list["plugins"][0]["type"] = "bridge";
@@ -103,7 +103,7 @@ TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
 }
 
 // The path of a namespace is a name, and may go before the container does.
-TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
+TEST_F(BehindTheirPtp, AContainerIsLiveWhileItsLinkHasAPeer) {
   const Network network = Ptp();
   Node& living = AddContainer("living");
   MustAdd(network, Container("c1", living, 8080));
@@ -117,7 +117,7 @@ TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
 }
 
 // Its link has not our name: nothing but its namespace shows that it lives.
-TEST_F(BehindTheirPtp, KeepsItsPortsWhereRecordsWereLost) {
+TEST_F(BehindTheirPtp, AContainerKeepsItsPortsIfRecordsAreLost) {
   const Network network = Ptp();
   MustAdd(network, Container("c1", container(), 8080));
   Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "c1");
@@ -130,7 +130,7 @@ TEST_F(BehindTheirPtp, KeepsItsPortsWhereRecordsWereLost) {
 }
 
 // What the ports of their bridge have in common stays, too, under a firewall that drops the rest.
-TEST_F(MixedWorld, BehindTheirBridgeAPortIsKeptWhereRecordsWereLost) {
+TEST_F(MixedWorld, APortBehindTheirBridgeIsKeptIfRecordsAreLost) {
   DropForwarded();
   const json bridge = {
       {"type", "bridge"}, {"bridge", "theirs"}, {"isGateway", true}, {"ipMasq", true}};
@@ -158,7 +158,7 @@ TEST_F(MixedWorld, BehindTheirBridgeAPortIsKeptWhereRecordsWereLost) {
 }
 
 // Whether their bridge leads to a LAN is not asked of every container's port.
-TEST_F(MixedWorld, OursCostTheSameBesideManyPortsOfTheirBridge) {
+TEST_F(MixedWorld, OurCommandsCostTheSameBesideManyPortsOfTheirBridge) {
   const Network network = MixOf({"Bridge", {"firewall", "portmap"}});
   const Attached attached = MustAdd(network, Container("c1", container(), 8080));
   const auto requests = [&](std::size_t plugin) {

@@ -53,7 +53,7 @@ TEST_F(ReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
 }
 
 // A node that was moved in two steps: our firewall and portmap first, our bridge later.
-TEST_F(ReferenceAttachment, WithOurRulesIsRemovedByOurDelToo) {
+TEST_F(ReferenceAttachment, IsRemovedWithOurRulesByOurDel) {
   const Attached old = MustAdd({.list = list_, .path = MixedPath({"firewall", "portmap"})},
                                Allocation("old", container(), 7070));
 
@@ -91,7 +91,7 @@ TEST_F(ReferenceAttachment, LeavesTheOperatorsRuleForItsAddressAlone) {
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
 // id, no DEL. The reference host-local refuses that as a duplicate for ever.
 // Interface numbers are chosen by anybody who may make interfaces.
-TEST_F(ReferenceAttachment, ThatPretendsToBeItsNeighbourIsRemovedByOurDelAlone) {
+TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutItsForgedNeighbour) {
   const Attached forger = MustAdd(Theirs(), Allocation("forger", container(), 7070));
   Node& neighbour = AddContainer("neighbour");
   MustAdd(Theirs(), Allocation("neighbour", neighbour, 7171));
@@ -155,7 +155,7 @@ table ip cni_hostport {
 }
 )";
 
-TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurDel) {
+TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurDel) {
   host().Nft(kOfNftablesBackends);
 
   MustDelFrom(Ours(), {.container_id = "old", .netns = container().path()});
@@ -166,7 +166,7 @@ TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurDel) {
   EXPECT_THAT(ruleset, HasSubstr("8081"));
 }
 
-TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurNextAdd) {
+TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurNextAdd) {
   host().Nft(kOfNftablesBackends);
   MustAdd(Ours(), {.container_id = "old", .netns = container().path()});
   const std::string ruleset = host().Must({"nft", "list", "ruleset"});

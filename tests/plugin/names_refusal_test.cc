@@ -65,7 +65,7 @@ class RefusedName : public World,
                              .args = NomadArgs("billing", "alloc-1")};
 };
 
-TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
+TEST_P(RefusedName, LeavesWhatEarlierPluginsMade) {
   MustDelFrom(network_, MustAdd(network_, allocation_));  // leaves behind what is shared
 
   const Snapshot nothing = TakeSnapshot();
@@ -87,7 +87,7 @@ TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
 class RefusedRetry : public World {};
 
 // Behind a foreign interface there is nothing but portmap's part, which an ADD replaces.
-TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
+TEST_F(RefusedRetry, LeavesNoEmptyRecord) {
   const Network network = ByOurs(ListOf({PortmapEntry()}));
   const Attached attached{
       .container_id = "c1", .netns = container().path(), .port_mappings = {Port(8080, 80, "tcp")}};

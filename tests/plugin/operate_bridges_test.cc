@@ -18,7 +18,7 @@ class Bridges : public CliWorld {
 };
 
 // Its attachments stay as they are: whether a bridge is a LAN's is decided for the first one there.
-TEST_F(Bridges, OfOursWithAStrayPortAreNamedByDoctor) {
+TEST_F(Bridges, AreNamedByDoctorForAStrayPort) {
   Attach(DualStack());
   const std::string table = ListTable();
   EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
@@ -37,7 +37,7 @@ TEST_F(Bridges, OfOursWithAStrayPortAreNamedByDoctor) {
   EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
 }
 
-TEST_F(Bridges, OfOursAreALansFromTheFirstAttachmentOnThatFindsAnUplink) {
+TEST_F(Bridges, BecomeLanBridgesWithTheFirstAttachmentThatFindsAnUplink) {
   Attach(DualStack());
   PlugIn();
   Detach(DualStack());
@@ -59,7 +59,7 @@ TEST_F(Bridges, OfOursAreALansFromTheFirstAttachmentOnThatFindsAnUplink) {
 }
 
 // A second one beside it would not be reached: the node's routes go by the first.
-TEST_F(Bridges, OfOursThatWereRenamedAreNamedAndNoSecondOneIsMade) {
+TEST_F(Bridges, AreNamedAfterARenameAndNotCreatedAgain) {
   const json config = Publish({Port(8080, 80)}, DualStack());
   const json add = Attach(config);
   Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
@@ -97,7 +97,7 @@ std::string WriteCopied(const json& config) {
   return path;
 }
 
-TEST_F(Bridges, OfTwoNetworksHaveTwoSubnets) {
+TEST_F(Bridges, NeedDifferentSubnetsForTwoNetworks) {
   Attach(DualStack());
   const json of_ipv4 = Copied({{"ipam", {{"ranges", {{{{"subnet", "172.26.65.0/24"}}}}}}}});
   const json of_ipv6 = Copied({{"ipam", {{"ranges", {{{{"subnet", "fd00:26::/64"}}}}}}}});
@@ -117,7 +117,7 @@ TEST_F(Bridges, OfTwoNetworksHaveTwoSubnets) {
   Attach(of_ipv4, As("a", AddContainer("a")));  // the other's route is wider
 }
 
-TEST_F(Bridges, OfAFormerNameThatKeepTheSubnetAreNamed) {
+TEST_F(Bridges, AreNamedIfAFormerBridgeKeepsTheSubnet) {
   UseOnce(DualStack());
   const json renamed = DualStack({{"bridge", "apps"}});
   EXPECT_THAT(MustRefuse(102, renamed),
@@ -127,7 +127,7 @@ TEST_F(Bridges, OfAFormerNameThatKeepTheSubnetAreNamed) {
   EXPECT_TRUE(Ping(container(), kBridgeIp4));
 }
 
-TEST_F(Bridges, LeaveTheSubnetOfALinkAlone) {
+TEST_F(Bridges, DoNotTakeTheSubnetOfAnotherLink) {
   host().Must(Words("ip link add other up type bridge"));
   host().Must(Words("ip address add 172.26.70.1/24 dev other"));
   EXPECT_THAT(MustRefuse(102, DualStack()), Msg(HasSubstr("with 172.26.70.0/24 by 'other'")));
@@ -137,7 +137,7 @@ TEST_F(Bridges, LeaveTheSubnetOfALinkAlone) {
       {{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}, {"rangeEnd", "172.26.65.9"}}}}}}}}));
 }
 
-TEST_F(Bridges, MayHaveWiderRoutesAndTakenAddressesBeside) {
+TEST_F(Bridges, MayOverlapWiderRoutesAndSingleAddresses) {
   host().Must(Words(Cat("ip route add 172.16.0.0/12 via ", kOutsideIp4)));
   host().Must(Words(Cat("ip route add 172.26.70.9/32 via ", kOutsideIp4)));
   host().Must(Words(Cat("ip route add 172.26.64.0/20 table 99 via ", kOutsideIp4)));
@@ -153,7 +153,7 @@ TEST_F(Bridges, MayHaveWiderRoutesAndTakenAddressesBeside) {
 
 // ---- a bridge that leads nowhere
 
-TEST_F(Bridges, ThatLeadNowhereAreNamed) {
+TEST_F(Bridges, AreNamedWithoutUplinkAndGateway) {
   const json lan = Config({{"bridge", "br0"}, {"isGateway", false}});
   const std::string island =
       "bridge 'br0' has neither an uplink nor a gateway: nothing beyond it is reached";
@@ -169,7 +169,7 @@ TEST_F(Bridges, ThatLeadNowhereAreNamed) {
 }
 
 // The kernel takes IPv6 from such a link. IPv4 goes on, so that no allocation is to end for it.
-TEST_F(Bridges, WithAnMtuBelowIpv6sAreForTheirOperator) {
+TEST_F(Bridges, AreReportedAndNotRepairedIfTheirMtuIsTooSmallForIpv6) {
   const json add = Attach(DualStack());
   host().Must(Words("ip link set nomad mtu 1200"));
   const std::string small = "the MTU of 'nomad' is 1200, and IPv6 needs 1280";
@@ -191,7 +191,7 @@ TEST_F(Bridges, WithAnMtuBelowIpv6sAreForTheirOperator) {
 // ---- a host veth
 
 // It would be the way to a LAN.
-TEST_F(Bridges, TakeNoPortOfOursWithAnotherNameForAnUplink) {
+TEST_F(Bridges, DoNotCountARenamedPortAsAnUplink) {
   const std::string port = HostVethOf(Attach(Config()));
   host().Shell(Cat("ip link set ", port, " down; ip link set ", port, " name foo0 up"));
   EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr(Cat(port, " is missing")))));
@@ -200,7 +200,7 @@ TEST_F(Bridges, TakeNoPortOfOursWithAnotherNameForAnUplink) {
   EXPECT_FALSE(AdoptedIn("later"));
 }
 
-TEST_F(Bridges, KnowWhosePortItIsAgainByItsAlias) {
+TEST_F(Bridges, RestoreAMissingAliasOfAPort) {
   const json add = Attach(Config(), As("alloc-1", container(), NomadArgs("billing", "alloc-1")));
   const std::string veth = HostVethOf(add);
   const std::string alias = LinkOn(host(), veth).at("ifalias");

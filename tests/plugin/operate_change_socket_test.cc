@@ -41,7 +41,7 @@ class ReconcileByTheSocket : public CliWorld {
   UniqueFd socket_;
 };
 
-TEST_F(ReconcileByTheSocket, ComparesTheRulesAloneAfterAChangeOfOthers) {
+TEST_F(ReconcileByTheSocket, ComparesOnlyTheRulesAfterAForeignChange) {
   host().Must(Words("nft add table inet others"));
   EXPECT_THAT(RunByTheSocket(),
               Exits(0, AllOf(Out("0 attachments; nothing to repair\n"), Err(""))));
@@ -55,7 +55,7 @@ TEST_F(ReconcileByTheSocket, ComparesEverythingIfThereWasNoChange) {
   ExpectServes();
 }
 
-TEST_F(ReconcileByTheSocket, RepairsWhatWeHaveInATableOfOthers) {
+TEST_F(ReconcileByTheSocket, RepairsOurRulesInForeignTables) {
   host().Must(Words("iptables -F CNI-FORWARD"));
   EXPECT_THAT(RunByTheSocket(), Exits(0, Err(HasSubstr("repaired: "))));
   EXPECT_THAT(host().Must(Words("iptables -S CNI-FORWARD")), HasSubstr("-A CNI-FORWARD"));
@@ -83,7 +83,7 @@ TEST_F(ReconcileByTheSocket, RepairsOurTableThatWasReplaced) {
   ExpectServes();
 }
 
-TEST_F(ReconcileByTheSocket, RepairsAFlushOfWhichMessagesWereLost) {
+TEST_F(ReconcileByTheSocket, RepairsAFlushWhoseMessagesWereLost) {
   const int smallest = 1;
   ASSERT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest), 0);
   for (const char* const table : {"one", "two", "three", "four", "five", "six"}) {

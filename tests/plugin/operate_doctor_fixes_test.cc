@@ -207,7 +207,7 @@ std::vector<Damage> Damages() {
   return damages;
 }
 
-class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {
+class DoctorCheck : public Doctor, public ::testing::WithParamInterface<Damage> {
  protected:
   // What damages mount, but for what is under /run.
   void TearDown() override {
@@ -245,7 +245,7 @@ for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $
   }
 };
 
-TEST_P(DoctorOf, NamesItAndItsFixHeals) {
+TEST_P(DoctorCheck, NamesTheDamageAndItsFixRepairsIt) {
   const Damage& damage = GetParam();
   MakeOthersPrograms();
   EXPECT_EQ(FindingsOf(damage.id).at(0).at("verdict"), "ok");
@@ -269,7 +269,7 @@ TEST_P(DoctorOf, NamesItAndItsFixHeals) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, DoctorOf, ::testing::ValuesIn(Damages()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Every, DoctorCheck, ::testing::ValuesIn(Damages()), kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

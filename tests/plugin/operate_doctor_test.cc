@@ -6,7 +6,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-TEST_F(Doctor, FindsNothingWhereAllIsWell) {
+TEST_F(Doctor, FindsNothingOnAHealthyNode) {
   const Snapshot before = TakeHostSnapshot();
   EXPECT_THAT(Examine("-strict"),
               Exits(0,
@@ -25,7 +25,7 @@ TEST_F(Doctor, FindsNothingOnABareMachine) {
   EXPECT_THAT(Examine().out, HasSubstr("\n0 failures, 0 warnings, "));
 }
 
-TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
+TEST_F(Doctor, PrintsAFindingInOneLineWithItsFix) {
   host().Must({"sysctl", "-qw", "net.ipv4.ip_forward=0"});
   EXPECT_THAT(Examine(),
               Exits(1,
@@ -63,7 +63,7 @@ TEST_F(Doctor, FailsOnWarningsIfStrict) {
 }
 
 // Of links that have learnt nothing from router advertisements none is to begin to believe them.
-TEST_F(Doctor, WarnsOfAdvertisementsWhereSomethingWasLearntAlone) {
+TEST_F(Doctor, WarnsOfIgnoredAdvertisementsOnlyIfRoutesWereLearnt) {
   host().Shell(
       "ip link add ifb0 type ifb; ip link set ifb0 up; "
       "ip link add vx0 type vxlan id 7 dstport 4789 local 198.51.100.1; ip link set vx0 up; "
@@ -78,7 +78,7 @@ TEST_F(Doctor, WarnsOfAdvertisementsWhereSomethingWasLearntAlone) {
 }
 
 // What it leaves out is no reason for an ADD or the metrics to fail.
-TEST_F(Doctor, NamesWhatIsWrongWithTheListOfIgnoredChecks) {
+TEST_F(Doctor, NamesErrorsInTheListOfIgnoredChecks) {
   Node& more = AddContainer("more");
   for (const auto& [text, what] :
        {std::pair{R"({"ignore": "dead"})", "config.json:1:12: invalid 'ignore': 'dead'"},
@@ -107,7 +107,7 @@ TEST_F(Doctor, ReadsCommentsInTheNodesConfig) {
 }
 
 // Policies may be required there.
-TEST_F(Doctor, NamesWhereTheNodesConfigRefusesADDs) {
+TEST_F(Doctor, NamesThePlaceInTheNodesConfigThatMakesAddsFail) {
   Node& more = AddContainer("more");
   for (const auto& [text, what] :
        {std::pair{R"({"policy": {"requird": true}})",
@@ -129,7 +129,7 @@ TEST_F(Doctor, NamesWhereTheNodesConfigRefusesADDs) {
   }
 }
 
-TEST_F(Doctor, NamesOnceWhatIsInTheWayOfAFileOfOurs) {
+TEST_F(Doctor, NamesAnObstacleToOurFilesOnce) {
   const Mounted elsewhere({"-t", "tmpfs", "tmpfs"}, "/var/tmp");
   for (const std::string path :
        {"/run/nomad-bridge/.lock", "/run/nomad-bridge/nomad/lost@eth0.json"}) {
@@ -143,7 +143,7 @@ TEST_F(Doctor, NamesOnceWhatIsInTheWayOfAFileOfOurs) {
   EXPECT_THAT(Examine(), Out(HasSubstr("\n0 failures, 0 warnings, ")));
 }
 
-TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
+TEST_F(Doctor, NamesThePlaceWhereTheNodesConfigIsNoJson) {
   const NodeConfig config("{\n\"ignore\": [\"dead\",],\n\"policy\": {}}");
   const json found = FindingsOf("config").at(0);
   EXPECT_EQ(found.at("verdict"), "fail");
@@ -161,7 +161,7 @@ TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
 }
 
 // Seccomp, or a kernel without it.
-TEST_F(Doctor, NamesNfTablesOnceAndEachCheckThatIsNotTriedWithoutIt) {
+TEST_F(Doctor, NamesMissingNfTablesOnceAndTheChecksNotTried) {
   const Command doctor = Line({"doctor"}, {{"CNI_PATH", std::nullopt}});
   const std::string not_tried =
       "-     table.intact          not tried, see kernel.nf_tables\n"
@@ -199,7 +199,7 @@ TEST_F(Doctor, OtherCommandsNameNfTablesWithoutIt) {
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << "nothing was changed";
 }
 
-TEST_F(Doctor, CannotTellWithoutRoot) {
+TEST_F(Doctor, ExitsTwoWithoutRoot) {
   EXPECT_EQ(Execute(LineWithoutRoot({"doctor"})).exit_code, 2);
 }
 
@@ -220,7 +220,7 @@ TEST_F(Doctor, NamesPortsThatThePublicCanReach) {
               HasSubstr("tcp 9090 of 'open' answers on the public address 198.51.100.1"));
 }
 
-TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
+TEST_F(Doctor, DoesNotReportAPortThatTheOperatorsChainCloses) {
   Node& open = AddContainer("open");
   Attach(Publish({Port(9090, 90)}), As("open", open));
   Serve(open, Protocol::kTcp, {"0.0.0.0"}, 90, "page");
@@ -241,7 +241,7 @@ TEST_F(Doctor, AllowsRoutesThatTakeNothingOfASubnet) {
   EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "fail");
 }
 
-TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
+TEST_F(Doctor, NamesAPortThatANodeProcessAlsoUses) {
   Serve(host(), Protocol::kTcp, {"127.0.0.1"}, 8080, "shadowed");
   const json found = FindingsOf("ports.shadowed").at(0);
   EXPECT_EQ(found.at("verdict"), "warn");
@@ -249,7 +249,7 @@ TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
               AllOf(HasSubstr("8080"), HasSubstr("is also used by the node")));
 }
 
-TEST_F(Doctor, CountsTheDead) {
+TEST_F(Doctor, CountsStaleAttachments) {
   AttachDead("doomed");
   const json found = FindingsOf("dead").at(0);
   EXPECT_EQ(found.at("what"), "1 attachment holds 1 address");
@@ -272,7 +272,7 @@ TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
               Out(AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other"))));
 }
 
-TEST_F(Doctor, RemovesNoPluginOfAPackage) {
+TEST_F(Doctor, DoesNotSuggestRemovingAPackagedPlugin) {
   const Mounted libexec({"-t", "tmpfs", "tmpfs"}, "/usr/libexec");
   fs::create_directories("/usr/libexec/cni");
   fs::copy_file("/bin/true", "/usr/libexec/cni/nomad-bridge");

@@ -75,7 +75,7 @@ TEST_F(Down, SaysInADryRunWhatItWouldRemove) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(Down, TakesOneNetworkAndLeavesTheOthers) {
+TEST_F(Down, RemovesOneNetworkAndLeavesTheOthers) {
   fs::create_directories("/run/lists");
   for (const json& config : {Web(), Lan()}) {
     std::ofstream(Cat("/run/lists/", config.at("name").get<std::string>(), ".conflist"))
@@ -136,7 +136,7 @@ TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
 }
 
 // docs/moving.md, "Removing it", to the letter.
-TEST_F(Down, IsPartOfRemovingAllOfIt) {
+TEST_F(Down, WorksInTheDocumentedRemoval) {
   const std::string plugins = "/run/opt/cni/bin";
   ASSERT_THAT(RunLine(Cat("install ", plugins)), Exits(0));
   Attach(Web());

@@ -25,7 +25,7 @@ TEST_F(GcLine, DoesNothingOnABareMachine) {
   EXPECT_THAT(Output("gc -dry-run"), HasSubstr("0 attachments; nothing to take back\n"));
 }
 
-TEST_F(GcLine, TakesBackWhatTheDeadOfAllNetworksHold) {
+TEST_F(GcLine, ReleasesWhatStaleAttachmentsOfAllNetworksHold) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
   AttachDoomed();
@@ -48,7 +48,7 @@ TEST_F(GcLine, TakesBackWhatTheDeadOfAllNetworksHold) {
   EXPECT_THAT(Output("gc -dry-run"), HasSubstr("; nothing to take back\n"));
 }
 
-TEST_F(GcLine, TakesBackALeaseThatNothingElseBelongsTo) {
+TEST_F(GcLine, ReleasesALeaseWithoutAnAttachment) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
   std::ofstream("/var/run/cni/nomad/172.26.70.1") << "long-gone\r\neth0";
@@ -75,7 +75,7 @@ TEST_F(GcLine, KeepsReservedAddresses) {
   EXPECT_TRUE(fs::exists("/var/run/cni/nomad/172.26.70.9"));
 }
 
-TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
+TEST_F(GcLine, KeepsALeaseOfALinkWithoutARecord) {
   UseAll();
   fs::remove(RecordOf("alloc-1"));
   const std::map<std::string, std::string> before = Leases();
@@ -84,7 +84,7 @@ TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }
 
-TEST_F(GcLine, TakesBackARecordThatCannotBeReadAndHasNoLink) {
+TEST_F(GcLine, RemovesAnUnreadableRecordWithoutALink) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
   for (const char* text : {"", "{", "[]"}) {
@@ -100,7 +100,7 @@ TEST_F(GcLine, TakesBackARecordThatCannotBeReadAndHasNoLink) {
   }
 }
 
-TEST_F(GcLine, KeepsARecordThatCannotBeReadOfALink) {
+TEST_F(GcLine, KeepsAnUnreadableRecordWithALink) {
   UseAll();
   std::ofstream(RecordOf("alloc-1")) << "{";
   EXPECT_THAT(RunLine("gc").out, HasSubstr("; nothing to take back\n"));
@@ -109,7 +109,7 @@ TEST_F(GcLine, KeepsARecordThatCannotBeReadOfALink) {
 }
 
 // Nomad's own bridge mode has its leases in the same directory.
-TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
+TEST_F(GcLine, KeepsALeaseOfAReferenceAttachment) {
   UseAll();
   std::ofstream("/var/run/cni/nomad/172.26.70.1") << "reference\r\neth0";
   host().Shell(
@@ -120,7 +120,7 @@ TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plugins,
-                         GcOfOthers,
+                         GcOfForeignAttachments,
                          ::testing::ValuesIn(std::vector<Living>{
                              {{"Bridge"}, {{"type", "bridge"}, {"bridge", "theirs"}}},
                              {{"BridgeAndFirewall"},
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Plugins,
                          kNameOf);
 
 INSTANTIATE_TEST_SUITE_P(Plugins,
-                         GcOfRecorded,
+                         GcOfRecordedAttachments,
                          ::testing::ValuesIn(std::vector<Living>{
                              {{"Bridge"}, {{"type", "bridge"}, {"bridge", "theirs"}}, {}},
                              {{"Ptp"}, {{"type", "ptp"}}, {}},
@@ -163,7 +163,7 @@ class GcOfMachine : public GcLine {
   UniqueFd hidden_;
 };
 
-TEST_F(GcOfMachine, KeepsItsLease) {
+TEST_F(GcOfMachine, KeepsTheLeaseOfARunningMachine) {
   ASSERT_TRUE(Ping(host(), "172.26.70.9"));
 
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
@@ -177,7 +177,7 @@ TEST_F(GcOfMachine, KeepsItsLease) {
 }
 
 // As docs/commands.md says.
-TEST_F(GcOfMachine, KeepsTheLeaseOfASilentOneThatTheNodeIsToldOf) {
+TEST_F(GcOfMachine, KeepsTheLeaseOfASilentMachineWithAPermanentNeighbour) {
   ASSERT_TRUE(Ping(host(), "172.26.70.9"));
   FallSilent();
   EXPECT_THAT(RunLine("gc -dry-run"), Exits(1, Out(HasSubstr("the lease of 172.26.70.9"))));

@@ -11,7 +11,7 @@ constexpr const char* kAdvice =
 
 class OperatorsBridge : public LanWorld {};
 
-TEST_F(OperatorsBridge, ThatIsMissingIsNotMadeByUs) {
+TEST_F(OperatorsBridge, IsNotCreatedIfMissing) {
   for (const json& config : {OnLan(), OnLanBehindTheNode()}) {
     const json add = Attach(Publish({Port(8080, 80)}, config));
     host().Must(Words("ip link delete lan"));
@@ -44,7 +44,7 @@ TEST_F(OperatorsBridge, ThatIsMissingIsNotMadeByUs) {
   }
 }
 
-TEST_F(OperatorsBridge, ThatWasRenamedIsNotMadeByUs) {
+TEST_F(OperatorsBridge, IsNotCreatedAfterARename) {
   const json add = Attach(Publish({Port(8080, 80)}, OnLan()));
   host().Shell(
       "ip link set lan name br0 || { ip link set lan down; "
@@ -57,7 +57,7 @@ TEST_F(OperatorsBridge, ThatWasRenamedIsNotMadeByUs) {
 }
 
 // Whose first attachment it would be.
-TEST_F(OperatorsBridge, ThatIsMissingIsNotMadeForAnotherNetwork) {
+TEST_F(OperatorsBridge, IsNotCreatedForAnotherNetworkIfMissing) {
   Attach(OnLanBehindTheNode());
   host().Must(Words("ip link delete lan"));
   EXPECT_THAT(MustRefuse(102, OnLan({{"name", "second"}}), As("other", other_)), Msg(kMissing));
@@ -65,7 +65,7 @@ TEST_F(OperatorsBridge, ThatIsMissingIsNotMadeForAnotherNetwork) {
 }
 
 // Each line as a whole.
-TEST_F(OperatorsBridge, ThatIsMissingIsNamedOnceForSeveralNetworks) {
+TEST_F(OperatorsBridge, IsNamedOnceForSeveralNetworksIfMissing) {
   json second = OnLan({{"name", "second"}});
   second["ipam"]["ranges"][0][0]["rangeStart"] = "198.51.100.60";
   second["ipam"]["ranges"][1][0]["rangeStart"] = "2001:db8:100::60";
@@ -93,7 +93,7 @@ TEST_F(OperatorsBridge, ThatIsMissingIsNamedOnceForSeveralNetworks) {
 }
 
 // The kernel takes it away with the last port.
-TEST_F(OperatorsBridge, WithoutAMacGetsOneThatStays) {
+TEST_F(OperatorsBridge, GetsAFixedMacIfItHasNone) {
   host().Must(Words("ip link add empty type bridge"));
   host().Must(Words("ip link add card master empty type veth peer name cable"));
   host().Must(Words("ip link set card nomaster"));

@@ -27,7 +27,7 @@ class LostRecords : public CliWorld {
   json record_;
 };
 
-TEST_F(LostRecords, KeepTheirAllocationsElementsLeasesAndLinks) {
+TEST_F(LostRecords, LeaveElementsLeasesAndLinksInPlace) {
   const Variables other = As("other", AddContainer("other"));
   Attach(Config(), other);
   host().Must(Words("rm -r /run/nomad-bridge"));
@@ -43,7 +43,7 @@ TEST_F(LostRecords, KeepTheirAllocationsElementsLeasesAndLinks) {
   ExpectMadeAgainByCheck();
 }
 
-TEST_F(LostRecords, AreThoseThatSomebodyHasReplacedByACopy) {
+TEST_F(LostRecords, IncludeRecordsReplacedByACopyOfAnother) {
   Attach(Publish({Port(8081, 80)}), As("other", AddContainer("other")));
   host().Must({"cp", RecordOf("other"), RecordOf("alloc-1")});
   EXPECT_THAT(RunLine("gc").out, HasSubstr("; nothing to take back\n"));
@@ -55,7 +55,7 @@ TEST_F(LostRecords, AreThoseThatSomebodyHasReplacedByACopy) {
   ExpectMadeAgainByCheck();
 }
 
-TEST_F(LostRecords, WaitForWhatIsInTheWayOfTheDirectory) {
+TEST_F(LostRecords, AreMadeAgainAfterAnObstacleIsMovedAway) {
   host().Shell("rm -r /run/nomad-bridge; echo x >/run/nomad-bridge");
   const std::string fix = "mv --backup=numbered /run/nomad-bridge /var/tmp/";
   EXPECT_THAT(RunLine("doctor -quiet"),

@@ -36,7 +36,7 @@ TEST_F(Reconcile, DoesNothingOnABareMachine) {
   EXPECT_THAT(Output("reconcile"), HasSubstr("0 attachments; nothing to repair\n"));
 }
 
-TEST_F(Reconcile, FindsNothingWhereAllIsWell) {
+TEST_F(Reconcile, FindsNothingOnAHealthyNode) {
   AttachAll();
   const Snapshot before = TakeHostSnapshot();
   EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("2 attachments; nothing to repair\n"));
@@ -62,7 +62,7 @@ TEST_F(Reconcile, ReplacesAnElementThatNamesNoOwner) {
   EXPECT_EQ(host().Must({"nft", "-s", "list", "table", "inet", "nomad-bridge"}), before);
 }
 
-TEST_F(Reconcile, MakesTheFilterOfLocalhostAsItWas) {
+TEST_F(Reconcile, RestoresTheFilterOfLocalhost) {
   AttachAll();
   const std::string before = host().Must(Words("tc filter show dev nomad ingress"));
   ASSERT_THAT(before, HasSubstr("direct-action"));
@@ -117,7 +117,7 @@ TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
 
 // Its lock is free by then for the DEL of a runtime that has given up.
 using UnreadResult = Reconcile;
-TEST_F(UnreadResult, OfAnAddHoldsUpNoDel) {
+TEST_F(UnreadResult, DoesNotDelayADel) {
   UseOnce(Config());
   const Snapshot before = TakeHostSnapshot();
   const std::array<UniqueFd, 2> pipe = FullPipe();
@@ -156,7 +156,7 @@ TEST_F(Reconcile, MakesABridgeWithTheMtuAndModeOfItsConfig) {
   EXPECT_THAT(LinkOn(host(), "br-other").at("flags"), Contains("PROMISC"));
 }
 
-TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
+TEST_F(Reconcile, RemovesAConflictingAddressOnlyWithForceAddress) {
   for (const bool is_forced : {false, true}) {
     json config = kOther;
     config["forceAddress"] = is_forced;
@@ -173,7 +173,7 @@ TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
 }
 
 // An element is its owner's CHECK's alone: that of another attachment goes past it.
-TEST_F(Reconcile, FindsAnElementThatWasLostBeforeAnothersCheck) {
+TEST_F(Reconcile, FindsAMissingElementAfterACheckOfAnotherAttachment) {
   AttachAll();
   host().Must(Words("nft delete element inet nomad-bridge alloc4 { 10.8.0.2 }"));
   MustCheck(Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack()), web_);
@@ -184,7 +184,7 @@ TEST_F(Reconcile, FindsAnElementThatWasLostBeforeAnothersCheck) {
 }
 
 // Neither a record nor a link says any more whose elements they were.
-TEST_F(Reconcile, RemovesElementsWhoseRecordAndLinkSomebodyHasRemoved) {
+TEST_F(Reconcile, RemovesElementsWithoutRecordAndLink) {
   AttachAll();
   host().Must({"ip", "link", "delete", HostVethOf(other_)});
   fs::remove("/run/nomad-bridge/other/other@eth0.json");
@@ -193,7 +193,7 @@ TEST_F(Reconcile, RemovesElementsWhoseRecordAndLinkSomebodyHasRemoved) {
 }
 
 // What the lock of a port consists of besides its flag.
-TEST_F(Reconcile, SeesAnEntryOfALockedPortThatWasChanged) {
+TEST_F(Reconcile, RepairsAChangedEntryOfALockedPort) {
   const json config = Config(R"({"macspoofchk": true})");
   const Outcome add = RunPlugin("ADD", config);
   if (add.exit_code != 0) {
@@ -215,7 +215,7 @@ TEST_F(Reconcile, SeesAnEntryOfALockedPortThatWasChanged) {
 
 // ---- what cannot be repaired, and who is at work
 
-TEST_F(Reconcile, GoesOnPastWhatItCannotRepair) {
+TEST_F(Reconcile, ContinuesAfterAFailedRepair) {
   // Not Nomad's: it has neither Nomad's labels nor an allocation's id.
   constexpr const char* kAdvice = "restart container 'alloc-1' by the program that runs it";
   AttachAll();
@@ -250,7 +250,7 @@ TEST_F(Reconcile, NamesADamagedRecordOnce) {
   EXPECT_EQ(err.find("ignoring it", first + 1), std::string::npos) << err;
 }
 
-TEST_F(Reconcile, GoesOnPastANetworkWhoseBridgeSomebodyElseTook) {
+TEST_F(Reconcile, ContinuesIfAForeignLinkTookABridgesName) {
   AttachAll();
   const json third =
       Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.7.0.0/24"}}}});
@@ -266,7 +266,7 @@ TEST_F(Reconcile, GoesOnPastANetworkWhoseBridgeSomebodyElseTook) {
   ExpectServes();
 }
 
-TEST_F(Reconcile, LeavesDeadAttachmentsAlone) {
+TEST_F(Reconcile, LeavesStaleAttachmentsAlone) {
   AttachAll();
   Node& doomed = AddContainer("doomed");
   Attach(Config(), As("doomed", doomed));
@@ -276,7 +276,7 @@ TEST_F(Reconcile, LeavesDeadAttachmentsAlone) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(Reconcile, LeavesOutWhatAnotherCommandWorksOn) {
+TEST_F(Reconcile, SkipsAttachmentsLockedByAnotherCommand) {
   AttachAll();
   json document;
   const Killing add = RunObserved(
@@ -294,7 +294,7 @@ TEST_F(Reconcile, LeavesOutWhatAnotherCommandWorksOn) {
   ExpectServes();
 }
 
-TEST_F(Reconcile, CannotTellWithoutRoot) {
+TEST_F(Reconcile, ExitsTwoWithoutRoot) {
   for (const char* const name : {"reconcile", "gc"}) {
     EXPECT_THAT(Execute(LineWithoutRoot({name})), Exits(2, Err(HasSubstr("needs root"))));
   }

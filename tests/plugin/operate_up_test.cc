@@ -35,7 +35,7 @@ TEST_F(Up, LetsAServiceBindToTheBridgesAddressBeforeTheFirstAllocation) {
   EXPECT_EQ(TcpText(container(), kBridgeIp6, 53), "early");
 }
 
-TEST_F(Up, MakesWhatTheFirstAllocationWouldMake) {
+TEST_F(Up, CreatesWhatTheFirstAllocationWouldCreate) {
   const json config = DualStack();
   UseOnce(config);
   host().Shell(
@@ -53,7 +53,7 @@ TEST_F(Up, MakesWhatTheFirstAllocationWouldMake) {
 }
 
 // Made before the network service makes it, the node's own bridge would be ours for ever.
-TEST_F(Up, LeavesABridgeWithoutAGatewayToWhateverMakesIt) {
+TEST_F(Up, DoesNotCreateABridgeWithoutAGateway) {
   const std::string path =
       Write("lan.conflist", {Config({{"name", "lan"}, {"bridge", "br0"}, {"isGateway", false}})});
   EXPECT_EQ(Output(Cat("up ", path)),
@@ -61,7 +61,7 @@ TEST_F(Up, LeavesABridgeWithoutAGatewayToWhateverMakesIt) {
   EXPECT_FALSE(HasInterface(host(), "br0"));
 }
 
-TEST_F(Up, SaysInADryRunWhatItWouldMake) {
+TEST_F(Up, SaysInADryRunWhatItWouldCreate) {
   json portmap = PortmapEntry();
   portmap["name"] = "nomad";
   const std::string path = Write("nomad.conflist", {DualStack(), portmap});
@@ -75,7 +75,7 @@ TEST_F(Up, SaysInADryRunWhatItWouldMake) {
   EXPECT_THAT(Output(Cat("up -n ", path)), HasSubstr("network 'nomad' is up: nomad "));
 }
 
-TEST_F(Up, RefusesWhatIsNoConfig) {
+TEST_F(Up, RefusesAPathThatIsNoConfig) {
   std::ofstream("/run/README") << "{}";
   for (const char* const path : {"/nowhere", "/nowhere/nomad.conflist", "/run/README"}) {
     EXPECT_THAT(RunLine(Cat("up ", path)),
@@ -117,7 +117,7 @@ TEST_F(Up, MayBeRepeated) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }
 
-TEST_F(Up, BringsUpEveryNetworkOfADirectoryAndGoesOnPastABadOne) {
+TEST_F(Up, BringsUpEveryNetworkOfADirectoryAndSkipsBadOnes) {
   Write("10-nomad.conflist", {Config()});
   Write("20-bad.conflist", {Config(R"({"name": "bad", "bridge": "br-bad", "mtu": 1})")});
   std::ofstream(Cat(kConfigs, "/30-broken.conflist")) << "{";
@@ -166,7 +166,7 @@ class SharedDirectory : public Up, public ::testing::WithParamInterface<const ch
   Mounted opt_{{"-t", "tmpfs", "tmpfs"}, "/opt"};
 };
 
-TEST_P(SharedDirectory, IsReadForListsThatNameOurTypeAlone) {
+TEST_P(SharedDirectory, IsReadOnlyForListsWithOurType) {
   const Mounted etc({"--bind", "/run/etc"}, "/etc");
   for (const char* const line : {"up", "up /etc/cni/net.d"}) {
     EXPECT_EQ(Output(line), "network 'nomad' is up: nomad 172.26.64.1/20\n") << line;

@@ -157,14 +157,14 @@ TEST_F(Owners, SilentVirtualMachineIsNoFaultOfTheNode) {
 }
 
 // What CHECK refuses still has no word about the addresses.
-TEST_F(Owners, SandboxIsNotAccusedBesideAnotherMismatch) {
+TEST_F(Owners, SandboxIsNotBlamedBesideAnotherMismatch) {
   TakeAddresses();
   Listen("3", "eth0");
   container().Must(Words("ip link set lo down"));
   EXPECT_THAT(CheckNow(), Fails(103, Details("interface 'lo' is down")));
 }
 
-TEST_F(Owners, SnifferExcusesNothingBesideAnAddress) {
+TEST_F(Owners, SnifferExcusesOnlyAMissingAddress) {
   Listen("3", "eth0");
   container().Must(Words("ip route delete default"));
   EXPECT_THAT(DoctorNow(), Exits(1, Out(HasSubstr("no default route for IPv4"))));

@@ -57,7 +57,7 @@ TEST_F(OwnIpam, IsAsThePageSays) {
   MustDelFrom(network_, other);
 }
 
-TEST_F(OwnIpam, GetsWhatThePageSays) {
+TEST_F(OwnIpam, GetsTheDocumentedEnvironment) {
   // The runtime of the test, as Nomad, sends no CNI_ARGS on DEL.
   Wrap(
       "echo \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_PATH $CNI_ARGS\" "
@@ -73,7 +73,7 @@ TEST_F(OwnIpam, GetsWhatThePageSays) {
       Cat("ADD", same, "IgnoreUnknown=1 LOWER_UP 0\nDEL", same, "IgnoreUnknown=1 LOWER_UP 1\n"));
 }
 
-TEST_F(OwnIpam, GivesBackWhatAFailedAddTook) {
+TEST_F(OwnIpam, ReleasesTheAddressOfAFailedAdd) {
   // An address that is not free: its lease was lost.
   fs::remove("/run/own-ipam/172.27.16.2");
   Attached other = Other();
@@ -94,7 +94,7 @@ exit 1
   WriteProgram(kFile, script);
 }
 
-TEST_F(OwnIpam, GivesBackWhatAKilledAddTook) {
+TEST_F(OwnIpam, ReleasesTheAddressOfAKilledAdd) {
   const std::string script = FindFile(kFile).value();
   const auto kill_add = [&] {
     Wrap("", "[ $CNI_COMMAND != ADD ] || sleep 60");
@@ -115,7 +115,7 @@ TEST_F(OwnIpam, GivesBackWhatAKilledAddTook) {
   EXPECT_EQ(Pool().size(), 2U) << "the killed ADD's was given back before";
 }
 
-TEST_F(OwnIpam, GivesBackWhatAnEndedAllocationHad) {
+TEST_F(OwnIpam, ReleasesTheAddressOfAnEndedAllocation) {
   Node& doomed = AddContainer("doomed");
   MustAdd(network_, {.container_id = "doomed", .netns = doomed.path()});
   KillContainer(doomed);
@@ -133,7 +133,7 @@ TEST_F(OwnIpam, GivesBackWhatAnEndedAllocationHad) {
   EXPECT_FALSE(fs::exists("/run/nomad-bridge/own-ipam/second@eth0.json"));
 }
 
-TEST_F(OwnIpam, IsAskedAgainWhenItsDelHasFailed) {
+TEST_F(OwnIpam, IsCalledAgainAfterItsDelHasFailed) {
   const Attached other = MustAdd(network_, Other());
   const std::string script = FindFile(kFile).value();
   WriteProgram(kFile, "#!/bin/sh\nexit 1\n");
@@ -146,7 +146,7 @@ TEST_F(OwnIpam, IsAskedAgainWhenItsDelHasFailed) {
   EXPECT_EQ(Pool().size(), 1U);
 }
 
-TEST_F(OwnIpam, TakesBackInGcWhatNobodyHas) {
+TEST_F(OwnIpam, ReleasesUnusedAddressesInGc) {
   Network network = network_;
   network.list["cniVersion"] = "1.1.0";
   fs::create_symlink("nobody@eth0", "/run/own-ipam/172.27.16.9");

@@ -35,7 +35,7 @@ class PolicyBeside : public PolicyWorld, public ::testing::WithParamInterface<Se
   }
 };
 
-TEST_P(PolicyBeside, RefusesWhatItWouldAloneAndNothingElse) {
+TEST_P(PolicyBeside, RefusesTheSameAsWithoutTheOtherFirewall) {
   Node& api =
       Start("prod",
             "api",
@@ -114,7 +114,7 @@ TEST_F(PolicyIdentity, AForgedSourceReachesNobody) {
   }
 }
 
-TEST_F(PolicyIdentity, FromTheUnspecifiedAddressNothingComesButIcmpv6) {
+TEST_F(PolicyIdentity, TheUnspecifiedAddressMayOnlySendIcmpv6) {
   Node& api = Start("prod", "api", DualStack({{"sourceCheck", false}}));
   Node& dev = Start("dev", "test", DualStack({{"sourceCheck", false}}));
   Node& checked = Start("dev", "checked");
@@ -221,7 +221,7 @@ class PolicyCrowd : public PolicyWorld {
   }
 };
 
-TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
+TEST_F(PolicyCrowd, AHundredAllocationsComeAndGoDuringAppliesWithoutAnOpening) {
   constexpr int kWaves = 10;
   constexpr int kAtOnce = 10;
   Node& api = Start("prod", "api");

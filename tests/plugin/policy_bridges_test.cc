@@ -69,7 +69,7 @@ TEST_F(PolicyBridges, ACheckWithoutTheModuleSaysSoAndLeavesTheAllocation) {
   EXPECT_THAT(RunLine("doctor policy"), Exits(0));
 }
 
-TEST_F(PolicyBridges, OneOfItsOperatorsIsNotChangedAndWhatIsMissingIsSaid) {
+TEST_F(PolicyBridges, OperatorsBridgeIsNotChangedAndItsMissingFlagsAreNamed) {
   host().Must(Words("ip link add lan0 up type bridge"));
   host().Must(Words(kHandOver));
   Apply({kNamespaces});
@@ -85,7 +85,7 @@ TEST_F(PolicyBridges, OneOfItsOperatorsIsNotChangedAndWhatIsMissingIsSaid) {
 }
 
 // Of an attachment that another plugin made only the rules are ours.
-TEST_F(PolicyBridges, OneOfAnotherPluginIsNamedByEveryCommand) {
+TEST_F(PolicyBridges, BridgeOfAnotherPluginIsNamedByEveryCommand) {
   host().Must(Words("ip link add other0 up type bridge"));
   host().Must(Words(Cat("ip link add other-a up master other0 type veth peer name eth0 netns ",
                         container().name())));
@@ -141,7 +141,7 @@ TEST_F(PolicyBridges, DoctorSaysThatTheDirectoryIsGone) {
 }
 
 // As after somebody has emptied /run, and our tables.
-TEST_F(PolicyBridges, DoctorMissesPoliciesOfWhichOnlyTheFilesAreLeft) {
+TEST_F(PolicyBridges, DoctorReportsPoliciesThatExistOnlyInFiles) {
   Apply({kNamespaces});
   fs::create_directories("/run/etc/nomad-bridge");
   fs::copy(kDirectory, "/run/etc/nomad-bridge/policy.d");
@@ -166,7 +166,7 @@ TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
 }
 
 // No file says so. ADD, apply, status and doctor agree.
-TEST_F(PolicyBridges, AnEmptyDirectoryIsNotThePoliciesThatAreRequired) {
+TEST_F(PolicyBridges, AnEmptyDirectoryDoesNotMeetRequiredPolicies) {
   const NodeConfig config(R"({"policy": {"required": true}})");
   EnsureDirectory(kDirectory);
   const auto expect = [&](bool is_satisfied) {

@@ -37,7 +37,7 @@ TEST_F(PolicyFilesCommand, FindsTheExamplesValid) {
 }
 
 // The script of the job that keeps the files of every node the same, as Nomad renders it.
-TEST_F(PolicyFilesCommand, OfTheExampleJobChecksBeforeItInstalls) {
+TEST_F(PolicyFilesCommand, ExampleJobChecksBeforeItInstalls) {
   const std::string job = ReadFixture("../examples/policy/apply.nomad.hcl");
   EXPECT_EQ(std::ranges::count(job, '{'), std::ranges::count(job, '}'));
   const std::size_t begin = job.find("#!/bin/sh");
@@ -76,7 +76,7 @@ TEST_F(PolicyFilesCommand, NamesThePlaceOfAMistake) {
 }
 
 // Each by name, and what was applied stays in force.
-TEST_F(PolicyFilesCommand, ChangesNothingByABadFile) {
+TEST_F(PolicyFilesCommand, ChangesNothingForABadFile) {
   const auto policy = [](const std::string& name, const std::string& rest) {
     return Format(R"({"version": 1, "policies": [{"name": "{}", "to": {"namespace": "*"}, {}}]})",
                   name,
@@ -107,7 +107,7 @@ TEST_F(PolicyFilesCommand, ChangesNothingByABadFile) {
 }
 
 // Case counts, as it does for Nomad.
-TEST_F(PolicyFilesCommand, TellsNamespacesByCapitalLetters) {
+TEST_F(PolicyFilesCommand, DistinguishesNamespacesByLetterCase) {
   fs::create_directory("/run/policy.d");
   std::ofstream("/run/policy.d/a.json")
       << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "Prod"}, "allow": []}]})";
@@ -143,7 +143,7 @@ TEST_F(PolicyFilesCommand, AnswersInJson) {
   ExpectValid(refused.out, "policy-test.json");
 }
 
-TEST_F(PolicyFilesCommand, MisunderstandsOtherEnds) {
+TEST_F(PolicyFilesCommand, RefusesInvalidEnds) {
   EXPECT_THAT(Ask("prod", "node"), Exits(2, Out(""), Err(HasSubstr("allowed: ns=NAMESPACE"))));
   EXPECT_THAT(Ask("job=lb", "node"), Exits(2, Out(""), Err(HasSubstr("lacks ns="))));
   EXPECT_THAT(Ask("ns=a", "node", "tcp"), Exits(2, Out(""), Err(HasSubstr("tcp/8080"))));

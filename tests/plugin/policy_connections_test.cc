@@ -121,7 +121,7 @@ const json kRowsAlone = {
     {"to", {{"namespace", "prod"}}},
     {"allow", {{{"from", {"same-namespace"}}, {"ports", {"tcp/7000", "udp/7000"}}}}}};
 
-TEST_P(PolicyConnections, ThatAreCutEndThoughTheServerSendsOn) {
+TEST_P(PolicyConnections, EndIfCutEvenIfTheServerSendsOn) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");
@@ -159,7 +159,7 @@ TEST_P(PolicyConnections, ThatAreCutEndThoughTheServerSendsOn) {
   }
 }
 
-TEST_P(PolicyConnections, ToAPublishedPortOfTheSameNumberEndToo) {
+TEST_P(PolicyConnections, EndAtAPublishedPortOfTheSameNumberToo) {
   Node& api =
       Start("prod", "api", Publish({Port(7000, 7000), Port(7000, 7000, "udp")}, DualStack()));
   ServeRows(api);
@@ -177,7 +177,7 @@ TEST_P(PolicyConnections, ToAPublishedPortOfTheSameNumberEndToo) {
 }
 
 // With bridge-nf-call-iptables 0 conntrack has never seen them.
-TEST_P(PolicyConnections, BegunBeforeTheFirstPolicyGoOnIfTheyAreAllowed) {
+TEST_P(PolicyConnections, GoOnIfAllowedAlthoughOlderThanTheFirstPolicy) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");

@@ -6,7 +6,7 @@ namespace {
 
 class PolicyDamages : public PolicyWorld {};
 
-TEST_F(PolicyDamages, AFlushIsRepairedWithAllThatPoliciesRefuse) {
+TEST_F(PolicyDamages, AFlushIsRepairedWithAllPolicies) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");
@@ -44,7 +44,7 @@ TEST_F(PolicyDamages, ABridgeMadeAnewHandsItsFramesOver) {
   EXPECT_FALSE(Reaches(dev, api));
 }
 
-TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
+TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveRunningAllocations) {
   const json config = DualStack();
   Node& api = Start("prod", "api", config);
   Apply({kNamespaces});
@@ -78,7 +78,7 @@ TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
 }
 
 // As damaged ones, not as none.
-TEST_F(PolicyDamages, LostPoliciesRefuseAnAddAndLeaveWhatRuns) {
+TEST_F(PolicyDamages, LostPoliciesRefuseAnAddAndLeaveRunningAllocations) {
   const json config = DualStack();
   SetBridgeNf("0");
   Node& api = Start("prod", "api", config);

@@ -35,7 +35,7 @@ class PolicyFlows : public PolicyWorld {
   }
 };
 
-TEST_F(PolicyFlows, OfAnAuditedPolicyLeadToTheEntryThatAllowsThem) {
+TEST_F(PolicyFlows, NameTheEntryThatWouldAllowThemUnderAudit) {
   const Node& api = Start("prod", "api");
   const Node& scraper = Start("infra", "prometheus");
   Apply({Audited(kNamespaces)});
@@ -61,7 +61,7 @@ TEST_F(PolicyFlows, OfAnAuditedPolicyLeadToTheEntryThatAllowsThem) {
   EXPECT_TRUE(Flows()["flows"][0]["allowedNow"]);
 }
 
-TEST_F(PolicyFlows, SayWhatWasRefusedByFamilyAndProtocol) {
+TEST_F(PolicyFlows, ShowRefusalsByFamilyAndProtocol) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
   Apply({kNamespaces});
@@ -84,7 +84,7 @@ TEST_F(PolicyFlows, SayWhatWasRefusedByFamilyAndProtocol) {
 }
 
 // Audited first, then refused.
-TEST_F(PolicyFlows, OfOneWayAreOneLine) {
+TEST_F(PolicyFlows, AreMergedForTheSameSourceTargetAndPort) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
   Apply({Audited(kNamespaces)});
@@ -98,7 +98,7 @@ TEST_F(PolicyFlows, OfOneWayAreOneLine) {
   EXPECT_EQ(document["flows"][0]["refused"], true);
 }
 
-TEST_F(PolicyFlows, AreShownAgainWithTheNamesThatTheyHad) {
+TEST_F(PolicyFlows, KeepTheirNamesWhileWatched) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
   Apply({kNamespaces});
@@ -125,7 +125,7 @@ TEST_F(PolicyFlows, AreShownAgainWithTheNamesThatTheyHad) {
   EXPECT_TRUE(Soon([&] { return times_shown() > before + 1; }));
 }
 
-TEST_F(PolicyFlows, OfOneThatIsGoneHaveItsAddressAloneAndNoEntry) {
+TEST_F(PolicyFlows, ShowOnlyTheAddressOfARemovedAllocation) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
   Apply({kNamespaces});
@@ -139,7 +139,7 @@ TEST_F(PolicyFlows, OfOneThatIsGoneHaveItsAddressAloneAndNoEntry) {
 }
 
 // Somebody has put a set of another shape in the place of ours.
-TEST_F(PolicyFlows, OfAnotherShapeAreLeftOut) {
+TEST_F(PolicyFlows, AreLeftOutIfTheirSetHasAnotherShape) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
   Apply({kNamespaces});
@@ -200,7 +200,7 @@ TEST_F(PolicyFlows, SayThatTheirSetIsFullAndStillRefuse) {
   EXPECT_THAT(RunLine("policy status -flows"), Exits(0, Err(HasSubstr("a set of flows is full"))));
 }
 
-TEST_F(PolicyFlows, AreDottedInTheGraphOfWhoReachesWhom) {
+TEST_F(PolicyFlows, AreDottedInTheGraph) {
   const Node& api = Start("prod", "api");
   Start("prod", "db");
   const Node& scraper = Start("infra", "prometheus");
@@ -223,7 +223,7 @@ TEST_F(PolicyFlows, AreDottedInTheGraphOfWhoReachesWhom) {
   EXPECT_THAT(Output("policy show -graph -jobs"), HasSubstr("[\"prod/db\"]"));
 }
 
-TEST_F(PolicyFlows, StatusSaysWhatRulesAreAndThatTheKernelHasOthers) {
+TEST_F(PolicyFlows, StatusShowsTheRulesAndADifferenceInTheKernel) {
   Start("prod", "api");
   Apply({kNamespaces});
   EXPECT_THAT(Output("policy status"), HasSubstr("allow from same-namespace"));
@@ -234,7 +234,7 @@ TEST_F(PolicyFlows, StatusSaysWhatRulesAreAndThatTheKernelHasOthers) {
   EXPECT_EQ(RunLine("policy status").exit_code, 0);
 }
 
-TEST_F(PolicyFlows, ApplySaysWhatChangesByGroup) {
+TEST_F(PolicyFlows, ApplyShowsChangesByGroup) {
   Start("prod", "api");
   Start("prod", "db");
   WritePolicies({Audited(kNamespaces)});

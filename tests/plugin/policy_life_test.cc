@@ -101,7 +101,7 @@ TEST_F(PolicyLife, AMistakeInAFileChangesNothing) {
 }
 
 // No directory is no policies, which would let everybody in.
-TEST_F(PolicyLife, ADirectoryThatIsTypedHasToBeThere) {
+TEST_F(PolicyLife, ANamedDirectoryMustExist) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
   Apply({kNamespaces});
@@ -115,7 +115,7 @@ TEST_F(PolicyLife, ADirectoryThatIsTypedHasToBeThere) {
 }
 
 // Without a file nothing is written that an ADD would read.
-TEST_F(PolicyLife, WithoutADirectoryNothingIsApplied) {
+TEST_F(PolicyLife, NothingIsAppliedWithoutADirectory) {
   const Mounted etc({"-t", "tmpfs", "tmpfs"}, "/etc");
   const auto says_so = Err(AllOf(HasSubstr("'/etc/nomad-bridge/policy.d' does not exist"),
                                  Not(HasSubstr("attachment"))));
@@ -129,7 +129,7 @@ TEST_F(PolicyLife, WithoutADirectoryNothingIsApplied) {
 }
 
 // To end all policies an empty directory is made.
-TEST_F(PolicyLife, WithoutADirectoryThoseThatCannotBeReadStay) {
+TEST_F(PolicyLife, UnreadablePoliciesStayWithoutADirectory) {
   const Mounted etc({"-t", "tmpfs", "tmpfs"}, "/etc");
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
@@ -165,7 +165,7 @@ TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
 
-TEST_F(PolicyLife, WithoutPoliciesThereIsNothing) {
+TEST_F(PolicyLife, RulesExistOnlyWithPolicies) {
   Start("prod", "api");
   const std::string before = ListWithoutFlows();
   EXPECT_THAT(before, Not(HasSubstr("judge")));
@@ -178,7 +178,7 @@ TEST_F(PolicyLife, WithoutPoliciesThereIsNothing) {
 }
 
 // What docs/moving.md says to do before an older release takes over.
-TEST_F(PolicyLife, AnEmptyDirectoryTakesAllOfItAway) {
+TEST_F(PolicyLife, AnEmptyDirectoryRemovesAllPolicies) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
   const std::string before = ListWithoutFlows();
@@ -190,7 +190,7 @@ TEST_F(PolicyLife, AnEmptyDirectoryTakesAllOfItAway) {
   EXPECT_TRUE(Reaches(dev, api));
 }
 
-TEST_F(PolicyLife, ADryRunSaysWhoseReachChangesAndChangesNothing) {
+TEST_F(PolicyLife, ADryRunNamesAffectedAllocationsAndChangesNothing) {
   Start("prod", "api");
   Start("dev", "test");
   const std::string before = ListWithoutFlows();
@@ -262,7 +262,7 @@ TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddUntilTheyAreApplied) {
   EXPECT_EQ(RunPlugin("ADD", config).exit_code, 0);
 }
 
-TEST_F(PolicyLife, AfterARebootNothingIsInForceAndRequiredOnesRefuseAnAdd) {
+TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddAfterAReboot) {
   const json config = DualStack({{"policy", {{"required", true}}}});
   Apply({kNamespaces});
   Start("prod", "api", config);
@@ -283,7 +283,7 @@ TEST_F(PolicyLife, AfterARebootNothingIsInForceAndRequiredOnesRefuseAnAdd) {
   EXPECT_FALSE(Reaches(dev, api));
 }
 
-TEST_F(PolicyLife, ABridgeThatIsNotOursIsNotTakenForThem) {
+TEST_F(PolicyLife, AForeignBridgeIsRefusedWithoutItsFlags) {
   host().Must(Words("ip link add lan0 up type bridge"));
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
   Apply({kNamespaces});
@@ -296,7 +296,7 @@ TEST_F(PolicyLife, ABridgeThatIsNotOursIsNotTakenForThem) {
 
 // Nobody is let in for a moment: a client that is refused by both policies tries all the time, and
 // is refused all the time.
-TEST_F(PolicyLife, ARefusalThatStaysHoldsWhileOthersAreApplied) {
+TEST_F(PolicyLife, ARefusalInOldAndNewPoliciesHoldsDuringApply) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
   Apply({kNamespaces});
@@ -309,7 +309,7 @@ TEST_F(PolicyLife, ARefusalThatStaysHoldsWhileOthersAreApplied) {
   EXPECT_GT(tries.all, 6);
 }
 
-TEST_F(PolicyLife, IsAppliedWhileAllocationsComeAndGo) {
+TEST_F(PolicyLife, ApplyWorksWhileAllocationsComeAndGo) {
   Apply({kNamespaces});
   json audited = kNamespaces;
   audited["mode"] = "audit";
@@ -332,7 +332,7 @@ TEST_F(PolicyLife, IsAppliedWhileAllocationsComeAndGo) {
 }
 
 // Killed at any call, what follows puts the one or the other set of policies in force, whole.
-TEST_F(PolicyLife, IsWholeAfterAKillAtAnyCall) {
+TEST_F(PolicyLife, AKilledApplyLeavesTheOldOrTheNewPoliciesWhole) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");

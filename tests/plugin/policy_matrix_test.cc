@@ -98,7 +98,7 @@ class PolicyMatrix : public PolicyWorld {
   std::vector<Target> targets_;
 };
 
-TEST_F(PolicyMatrix, AgreesForWhatIsReached) {
+TEST_F(PolicyMatrix, TestAgreesWithTheKernelForIngress) {
   Start();
   json namespaces = kNamespaces;
   namespaces["allow"].push_back(
@@ -112,7 +112,7 @@ TEST_F(PolicyMatrix, AgreesForWhatIsReached) {
   ExpectAgreement(20);
 }
 
-TEST_F(PolicyMatrix, AgreesForWhatIsSent) {
+TEST_F(PolicyMatrix, TestAgreesWithTheKernelForEgress) {
   Start();
   Apply({{{"name", "api"},
           {"to", {{"namespace", "prod"}, {"job", "api"}}},
@@ -129,7 +129,7 @@ TEST_F(PolicyMatrix, AgreesForWhatIsSent) {
   ExpectAgreement(20);
 }
 
-TEST_F(PolicyMatrix, EveryWordForAnAllocationMeansIt) {
+TEST_F(PolicyMatrix, TestAcceptsEveryNameOfAnAllocation) {
   Start();
   Apply({kNamespaces});
   const std::string veth = ReadRecord("prod-api").at("host_veth");
@@ -150,7 +150,7 @@ TEST_F(PolicyMatrix, EveryWordForAnAllocationMeansIt) {
               Exits(2, Out(""), Err(HasSubstr("may be any of these"))));
 }
 
-TEST_F(PolicyMatrix, PoliciesInForceAreJudgedUnlessADirectoryIsNamed) {
+TEST_F(PolicyMatrix, TestUsesThePoliciesInForceUnlessADirectoryIsNamed) {
   Start();
   Apply({kNamespaces});
   WritePolicies({});

@@ -25,7 +25,7 @@ class PolicyShown : public PolicyWorld {
   Node* dev_ = nullptr;
 };
 
-TEST_F(PolicyShown, InspectSaysWhichJudgeAndWhatTheyRefused) {
+TEST_F(PolicyShown, InspectShowsPoliciesAndTheirRefusals) {
   StartAll();
   EXPECT_THAT(RunLine("inspect api").out, Not(HasSubstr("Policies")));
   json audited = {{"name", "audited"},
@@ -122,7 +122,7 @@ TEST_F(PolicyShown, InspectNamesTheRuleThatKeepsAClientOut) {
 }
 
 // Whether anybody listens behind it or not.
-TEST_F(PolicyShown, InspectNamesWhatKeepsAClientOutOfAnUnpublishedOne) {
+TEST_F(PolicyShown, InspectNamesTheRuleForAnUnpublishedAllocation) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
   Node& deaf = AddContainer("deaf");
@@ -142,7 +142,7 @@ TEST_F(PolicyShown, InspectNamesWhatKeepsAClientOutOfAnUnpublishedOne) {
   EXPECT_THAT(inspect("deaf"), Exits(0)) << "there is a port that it may ask for";
 }
 
-TEST_F(PolicyShown, InspectNamesTheIngressPolicyThatKeepsAClientOutOfAnUnpublishedOne) {
+TEST_F(PolicyShown, InspectNamesTheIngressPolicyOfAnUnpublishedAllocation) {
   const json config = DualStack({{"ingressPolicy", "isolated"}});
   Start("prod", "api", config);
   Node& dev = Start("dev", "test", config);

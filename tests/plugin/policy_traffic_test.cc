@@ -160,7 +160,7 @@ TEST_P(PolicyTraffic, AddressesAreListsOfPrefixes) {
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
 }
 
-TEST_P(PolicyTraffic, PortsAreThoseOfTheAllocationItself) {
+TEST_P(PolicyTraffic, PortsMeanPortsOfTheAllocationItself) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Serve(api, Protocol::kTcp, {"::"}, 90, "admin");
@@ -224,7 +224,7 @@ TEST_P(PolicyTraffic, PrefixesMayLieSideBySide) {
   EXPECT_FALSE(Reaches(dev, api));
 }
 
-TEST_P(PolicyTraffic, LinkLocalAddressesCarryIcmpv6Alone) {
+TEST_P(PolicyTraffic, LinkLocalAddressesCarryOnlyIcmpv6) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");

@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-class ProbeLeaves : public ProbeWorld {
+class Probe : public ProbeWorld {
  protected:
   // What is there of a probe: tables, and connections of others than closed ones.
   [[nodiscard]] std::string Remains() {
@@ -46,7 +46,7 @@ while not os.path.exists('/run/over'):
 print(count)
 )";
 
-TEST_F(ProbeLeaves, NothingBehind) {
+TEST_F(Probe, LeavesNothingBehind) {
   ASSERT_TRUE(Answers(kTcp));
   const std::string ruleset = host().Must(Words("nft -s list ruleset"));
   ASSERT_THAT(RunLine("inspect 8080"), Exits(0, Out(HasSubstr("answer ok"))));
@@ -56,7 +56,7 @@ TEST_F(ProbeLeaves, NothingBehind) {
   EXPECT_EQ(RunLine("list -json").json.at("attachments").size(), 1U);
 }
 
-TEST_F(ProbeLeaves, NothingOutsideTheNode) {
+TEST_F(Probe, SendsNothingOutsideTheNode) {
   ASSERT_TRUE(Answers(kTcp)) << "the gateway is known";
   EXPECT_TRUE(Soon([&] { return HasNoOpenConnection(); })) << "its end is on its way";
   Process capture =
@@ -69,7 +69,7 @@ TEST_F(ProbeLeaves, NothingOutsideTheNode) {
 }
 
 // A rule sends it to another machine: it is caught on its way there.
-TEST_F(ProbeLeaves, NothingOutsideTheNodeWhereARuleSendsItThere) {
+TEST_F(Probe, SendsNothingOutsideTheNodeDespiteARule) {
   ASSERT_TRUE(Answers(kTcp)) << "the other machine is known";
   EXPECT_TRUE(Soon([&] { return HasNoOpenConnection(); })) << "its end is on its way";
   host().Nft(Cat(
@@ -85,7 +85,7 @@ TEST_F(ProbeLeaves, NothingOutsideTheNodeWhereARuleSendsItThere) {
 }
 
 // Killed at any of its system calls: a reset comes all the same, and the markers go.
-TEST_F(ProbeLeaves, NothingHoweverItIsKilled) {
+TEST_F(Probe, LeavesNothingBehindAfterAnyKill) {
   ASSERT_TRUE(Answers(kTcp));
   int killed = 0;
   for (int nth = FirstPoint();; nth += PointStep()) {
@@ -99,7 +99,7 @@ TEST_F(ProbeLeaves, NothingHoweverItIsKilled) {
   EXPECT_TRUE(Answers(kTcp));
 }
 
-TEST_F(ProbeLeaves, OthersAlone) {
+TEST_F(Probe, LeavesOthersAlone) {
   Node& other = AddContainer("other");
   constexpr int kAtOnce = 3;
   std::vector<Process> probes;
@@ -115,13 +115,13 @@ TEST_F(ProbeLeaves, OthersAlone) {
 }
 
 // What its own tables change is nobody's change of ours.
-TEST_F(ProbeLeaves, TheCheckpointAlone) {
+TEST_F(Probe, LeavesTheCheckpointAlone) {
   ASSERT_THAT(RunLine("reconcile"), Exits(0));
   ASSERT_THAT(RunLine("inspect 8080"), Exits(0));
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("nothing to repair"))));
 }
 
-class ProbeWithout : public ProbeWorld {
+class ProbeWithoutBpf : public ProbeWorld {
  protected:
   [[nodiscard]] Outcome InspectWithout(const std::string& capabilities) {
     std::vector<std::string> argv = {"setpriv", Cat("--bounding-set=", capabilities)};
@@ -135,7 +135,7 @@ class ProbeWithout : public ProbeWorld {
 };
 
 // As in a container that may not load programs: the facts remain, and what is not known is said.
-TEST_F(ProbeWithout, BpfSaysWhatItCannotLookAt) {
+TEST_F(ProbeWithoutBpf, ReportsWhatItCannotProbe) {
   ASSERT_THAT(RunLine("inspect 8080"), Exits(0));
   const Outcome without = InspectWithout("-bpf,-sys_admin");
   EXPECT_EQ(without.exit_code, 2) << without;
@@ -144,9 +144,9 @@ TEST_F(ProbeWithout, BpfSaysWhatItCannotLookAt) {
               Exits(0, Out(HasSubstr("nothing was sent: rules and routes"))));
 }
 
-class DoctorProbes : public ProbeWorld {};
+class DoctorProbe : public ProbeWorld {};
 
-TEST_F(DoctorProbes, EveryPublishedPort) {
+TEST_F(DoctorProbe, ReachesEveryPublishedPort) {
   EXPECT_THAT(RunLine("doctor -probe ports"),
               Exits(0, Out(HasSubstr("ok    ports.probe           5 published ports reached"))));
   EXPECT_THAT(RunLine("doctor ports").out, Not(HasSubstr("ports.probe")));
@@ -161,7 +161,7 @@ TEST_F(DoctorProbes, EveryPublishedPort) {
                               HasSubstr("fix: nft insert rule ip mine early")))));
 }
 
-TEST_F(DoctorProbes, NoPortAccusesThatNobodyListens) {
+TEST_F(DoctorProbe, DoesNotBlameAPortWithoutAListener) {
   Attach(Publish({Port(9090, 90)}), As("idle", AddContainer("idle")));
   EXPECT_THAT(RunLine("doctor -probe ports.probe"), Exits(0));
 }

@@ -33,7 +33,7 @@ class Listener : public CliWorld {
   std::optional<Process> service_;
 };
 
-TEST_F(Listener, OnIpv6AloneRefusesIpv4Clients) {
+TEST_F(Listener, OnlyOnIpv6RefusesIpv4Clients) {
   Listen("s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)");
   ASSERT_TRUE(Soon([&] { return TcpText(outside(), kHostIp6, 8080) == "hello"; }));
   ASSERT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));

@@ -5,9 +5,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-class Meant : public ProbeWorld {};
+class IntendedBlock : public ProbeWorld {};
 
-TEST_P(Meant, IsNamedAndNotUndone) {
+TEST_P(IntendedBlock, IsNamedAndNotUndone) {
   ASSERT_NE(GetParam().advice, "");
   BreakAndHeal(GetParam());
   const json said = Diagnose(GetParam().way);
@@ -19,7 +19,7 @@ TEST_P(Meant, IsNamedAndNotUndone) {
 
 INSTANTIATE_TEST_SUITE_P(
     Clients,
-    Meant,
+    IntendedBlock,
     ::testing::ValuesIn(std::vector<Broken>{
         {"NullRouteOfAClientBesideStrictReversePath",
          "sysctl -w net.ipv4.conf.uplink.rp_filter=1; ip route add blackhole 203.0.113.5",
@@ -73,10 +73,10 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
-class MeantForAll : public ProbeWorld {};
+class IntendedBan : public ProbeWorld {};
 
 // The clients that doctor stands for are among those that somebody keeps out.
-TEST_F(MeantForAll, BanOfAllThatDoctorStandsForIsNoFault) {
+TEST_F(IntendedBan, IsNoFaultIfItCoversDoctorsClients) {
   host().Nft(
       "table inet geo { set banned { type ipv4_addr; flags interval; elements = { 198.41.0.0/16 }; "
       "}; chain c { type filter hook prerouting priority -150; ip saddr @banned drop; }; }");

@@ -55,7 +55,7 @@ class InspectTo : public PolicyWorld {
   const std::string gateway_ = "172.26.64.1";
 };
 
-TEST_F(InspectTo, IsWellWhereItGets) {
+TEST_F(InspectTo, FindsNothingOnAWorkingWay) {
   for (const auto& [to, port, way] :
        {std::tuple{gateway_, std::uint16_t{4646}, "client prerouting route input service answer"},
         std::tuple{std::string(kHostIp4),
@@ -89,18 +89,18 @@ TEST_F(InspectTo, TakesTheNameOfAnAllocation) {
   }
 }
 
-TEST_F(InspectTo, NamesTheNodesInput) {
+TEST_F(InspectTo, NamesTheInputPolicyOfTheNode) {
   host().Shell("iptables -P INPUT DROP");
   ExpectHealed(gateway_, 4646, "chain INPUT of table ip filter (policy drop)");
 }
 
-TEST_F(InspectTo, NamesARuleOfTheNodesInput) {
+TEST_F(InspectTo, NamesAnInputRuleOfTheNode) {
   host().Shell("iptables -A INPUT -p tcp --dport 4646 -j DROP");
   ExpectHealed(kHostIp4, 4646, "chain INPUT of table ip filter (rule with handle");
 }
 
 // As ufw makes them: what iptables is told is gone with its next reload.
-TEST_F(InspectTo, HasUfwLetItIn) {
+TEST_F(InspectTo, SuggestsACommandOfUfw) {
   host().Shell(
       "iptables -P INPUT DROP; iptables -N ufw-user-input; iptables -A INPUT -j ufw-user-input");
   ExpectAdvice(gateway_, 4646, "chain INPUT of table ip filter (policy drop)", "");
@@ -108,7 +108,7 @@ TEST_F(InspectTo, HasUfwLetItIn) {
             Cat("ufw allow proto tcp from ", address_, " to any port 4646"));
 }
 
-TEST_F(InspectTo, NamesAServiceThatIsNotThere) {
+TEST_F(InspectTo, NamesAMissingService) {
   ExpectAdvice(gateway_, 4647, "nobody on the node listens on tcp/4647", "ss -ltnp");
 }
 
@@ -126,13 +126,13 @@ TEST_F(InspectTo, NamesARuleOfTheOtherAllocation) {
   ExpectHealed(server_, 80, "in the container, chain i of table inet mine");
 }
 
-TEST_F(InspectTo, NamesARuleOfItsOwn) {
+TEST_F(InspectTo, NamesARuleOfItsOwnContainer) {
   container().Nft(
       "table inet mine { chain o { type filter hook output priority 0; tcp dport 443 drop; }; }");
   ExpectHealed(kOutsideIp4, 443, "in the container, chain o of table inet mine");
 }
 
-TEST_F(InspectTo, NamesWhatKeepsItFromTheWorld) {
+TEST_F(InspectTo, NamesARuleTowardsTheWorld) {
   host().Nft("table inet mine { chain f { type filter hook forward priority 10; policy drop; }; }");
   ExpectHealed(kOutsideIp4, 443, "chain f of table inet mine (policy drop)");
 }
@@ -171,13 +171,13 @@ TEST_F(InspectTo, ReachesAPublishedPortOfTheNode) {
 }
 
 // What the world answers is not judged, and not said to be well.
-TEST_F(InspectTo, SaysNothingOfWhatTheWorldAnswers) {
+TEST_F(InspectTo, DoesNotJudgeAnswersFromTheWorld) {
   const json said = Diagnosis("192.0.2.1:443");
   EXPECT_EQ(At(said, "/ways/0/stations").back().at("name"), "uplink");
 }
 
 // It publishes nothing.
-TEST_F(InspectTo, WithAClientTellsWhetherThatReachesIt) {
+TEST_F(InspectTo, TellsWhetherAGivenClientReachesTheAllocation) {
   Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 7000, "own");
   const std::string client = server_;
   ASSERT_TRUE(test::Ask(other_, {.to = address_, .port = 7000}).has_value());

@@ -26,14 +26,14 @@ class ProbeWays : public ProbeWorld {
 
 constexpr const char* kRouted = "uplink prerouting route forward nomad container service answer";
 
-TEST_F(ProbeWays, FromBeyondTheNode) {
+TEST_F(ProbeWays, BeginBeyondTheNode) {
   EXPECT_EQ(StationsOf(Diagnose(kTcp)), kRouted);
   EXPECT_EQ(StationsOf(Diagnose(kFar)), kRouted);
   EXPECT_EQ(WayFrom(kOutsideIp6), kRouted);
   EXPECT_EQ(StationsOf(DiagnosisOf("8081")), kRouted) << "published on one address";
 }
 
-TEST_F(ProbeWays, OfAllPortsThatAnAllocationPublishes) {
+TEST_F(ProbeWays, CoverAllPublishedPortsOfAnAllocation) {
   const json ways = DiagnosisOf(kAllocation).at("ways");
   std::vector<std::string> connections;
   for (const json& way : ways) {
@@ -44,7 +44,7 @@ TEST_F(ProbeWays, OfAllPortsThatAnAllocationPublishes) {
 }
 
 // What it answers is not probed.
-TEST_F(ProbeWays, OfADatagramToTheContainer) {
+TEST_F(ProbeWays, EndAtTheContainerForADatagram) {
   const json ways = DiagnosisOf("8080").at("ways");
   const auto udp = std::ranges::find_if(
       ways, [](const json& way) { return way.at("connection") == "udp 8080"; });
@@ -57,7 +57,7 @@ TEST_F(ProbeWays, OfADatagramToTheContainer) {
               HasSubstr("chain f of table inet mine (rule with handle 2: udp dport 80 drop)"));
 }
 
-TEST_F(ProbeWays, FromTheNodeItself) {
+TEST_F(ProbeWays, MayBeginAtTheNode) {
   EXPECT_EQ(WayFrom(kHostIp4), "output nomad container service answer");
   EXPECT_EQ(WayFrom("127.0.0.1"), "output nomad container service answer");
   ASSERT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
@@ -73,7 +73,7 @@ TEST_F(ProbeWays, FromTheNodeItself) {
   EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
 }
 
-TEST_F(ProbeWays, FromTheNodeWhereThePortIsOn127001) {
+TEST_F(ProbeWays, BeginAtTheNodeForAPortOn127001) {
   Node& other = AddContainer("other");
   Attach(Publish({Port(8082, 80, "tcp", "127.0.0.1")}), As("other", other));
   Serve(other, Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
@@ -92,7 +92,7 @@ class ProbeNeighbours : public ProbeWays {
   std::string neighbour_;
 };
 
-TEST_F(ProbeNeighbours, ComeByThePublishedPort) {
+TEST_F(ProbeNeighbours, UseThePublishedPort) {
   for (const char* const bridge_nf : {"0", "1"}) {
     SetBridgeNf(bridge_nf);
     ASSERT_EQ(TcpText(other_, kHostIp4, 8080), "hello") << bridge_nf;
@@ -190,7 +190,7 @@ class ProbeSplitRoutes : public CliWorld {
   json result_;
 };
 
-TEST_F(ProbeSplitRoutes, LackNoDefaultRoute) {
+TEST_F(ProbeSplitRoutes, NeedNoDefaultRoute) {
   AttachWith(kToOutside);
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   ASSERT_EQ(TcpText(outside(), kHostIp6, 8080), "hello");
@@ -203,7 +203,7 @@ TEST_F(ProbeSplitRoutes, LackNoDefaultRoute) {
                     HasSubstr("the network gives no default route for IPv6")));
 }
 
-TEST_F(ProbeSplitRoutes, AreNamedToWhomTheyDoNotLead) {
+TEST_F(ProbeSplitRoutes, AreNamedForATargetTheyDoNotCover) {
   AttachWith(kToOutside);
   for (const char* const words : {"billing -to 203.0.113.9:443",
                                   "billing -to [2001:db8:9::9]:443",
@@ -218,7 +218,7 @@ TEST_F(ProbeSplitRoutes, AreNamedToWhomTheyDoNotLead) {
   }
 }
 
-TEST_F(ProbeSplitRoutes, MayLeadNowhere) {
+TEST_F(ProbeSplitRoutes, MayBeEmpty) {
   AttachWith(json::array());
   ExpectNoAdvice(kChecks);
   ExpectNoAdvice("inspect 8080");
@@ -239,7 +239,7 @@ TEST_F(ProbeSplitRoutes, DoNotExcuseALostDefaultRouteOfTheOtherFamily) {
 }
 
 // Ours has published the port by then: both translate it alike.
-TEST_F(ProbeWays, WithTheReferencePortmapBehindUs) {
+TEST_F(ProbeWays, PassWithTheReferencePortmapBehindUs) {
   Node& other = AddContainer("other");
   const json ours = {{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}};
   const Network network{.list = ListOf({ours, PortmapEntry()}, "nomad"),

@@ -6,7 +6,7 @@ namespace {
 
 class BrokenContainer : public ProbeWorld {};
 
-TEST_P(BrokenContainer, IsNamedAndItsFixHeals) {
+TEST_P(BrokenContainer, IsNamedAndItsFixRepairsIt) {
   BreakAndHeal(GetParam());
 }
 

@@ -13,7 +13,7 @@ const std::string kOtherWay =
 
 class BrokenNode : public ProbeWorld {};
 
-TEST_P(BrokenNode, IsNamedAndItsFixHeals) {
+TEST_P(BrokenNode, IsNamedAndItsFixRepairsIt) {
   BreakAndHeal(GetParam());
 }
 
@@ -341,7 +341,7 @@ TEST_F(BrokenUplink, IsNamedWithWhatItHasLost) {
 
 class BrokenPort : public ProbeWorld {};
 
-TEST_F(BrokenPort, ComesFirstWhereThatWasAskedFor) {
+TEST_F(BrokenPort, IsTheCauseOnlyIfItIsAskedAbout) {
   host().Must(Words("ip address delete 198.51.100.9/24 dev uplink"));
   EXPECT_EQ(Diagnose(kTcp).at("cause"), nullptr) << "is the other port's";
   EXPECT_THAT(Diagnose(kSecond).at("cause").get<std::string>(),

@@ -183,12 +183,12 @@ TEST_F(CniProtocol, AnErrorIsOneDocumentAndOneLineForTheLog) {
   EXPECT_EQ(std::count(add.err.begin(), add.err.end(), '\n'), 1);
 }
 
-TEST_F(CniProtocol, TheHostsOwnNamespaceCanBeAskedForOnPurpose) {
+TEST_F(CniProtocol, TheHostsNamespaceIsAllowedWithTheOverride) {
   const Variables on_purpose = {{"CNI_NETNS", host().path()}, {"CNI_NETNS_OVERRIDE", "1"}};
   EXPECT_EQ(RunPlugin("DEL", Config(), on_purpose).exit_code, 0);
 }
 
-TEST_F(CniProtocol, KeysInAnyLetterCase) {
+TEST_F(CniProtocol, KeysMayHaveAnyLetterCase) {
   const json result = Attach(json::parse(R"({
     "CNIVERSION": "1.0.0", "Name": "nomad", "tYpe": "nomad-bridge", "BRIDGE": "br-upper",
     "Ipam": {"RANGES": [[{"Subnet": "10.9.0.0/24", "rangestart": "10.9.0.77"}]]},

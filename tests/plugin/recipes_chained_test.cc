@@ -50,7 +50,7 @@ TEST_F(ChainedPlugin, ConsulCniGetsTheFinishedInterface) {
   EXPECT_EQ(web.result, result) << "and what it hands on is the list's result";
 }
 
-TEST_F(ChainedPlugin, ConsulCniIsAskedFirstByDel) {
+TEST_F(ChainedPlugin, ConsulCniRunsFirstInDel) {
   const Network network = Run("consul");
   const Attached web = MustAdd(network, Allocation("web", container()));
 

@@ -92,7 +92,7 @@ TEST(Examples, EveryListHasItsJob) {
   }
 }
 
-TEST(Examples, EveryJobAsksForWhatItsListGives) {
+TEST(Examples, EveryJobRequestsTheNetworkOfItsList) {
   for (const std::string& name : Names("jobs", kJobEnd)) {
     SCOPED_TRACE(name);
     const std::string job = JobText(name);
@@ -127,7 +127,7 @@ TEST(Examples, JobsOfANamespaceGetItsNetworkAlone) {
   EXPECT_EQ(Match(JobText(name), "namespace += \"([^\"]*)\""), name);
 }
 
-TEST(Examples, SecondAsksForTheNetworkThatIsHere) {
+TEST(Examples, SecondRequestsTheNetworkOfItsExample) {
   json asked = json::parse(Match(JobText("second"), "data += <<EOT\n([^]*?)EOT"));
   const json list = Example("second");
   json listed = list.at("plugins").front();
@@ -135,7 +135,7 @@ TEST(Examples, SecondAsksForTheNetworkThatIsHere) {
   EXPECT_EQ(asked, listed);
 }
 
-TEST(Examples, InstallWritesTheListThatIsHere) {
+TEST(Examples, InstallWritesTheExampleList) {
   const std::string job = JobText("install");
   EXPECT_EQ(json::parse(Match(job, "data += <<EOT\n([^]*?)EOT")), Example("nomad"));
 }

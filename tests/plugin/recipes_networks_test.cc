@@ -9,9 +9,9 @@ namespace {
 
 // ---- addresses, name servers and packet sizes
 
-class RecipeFor : public Recipe {};
+class NetworkRecipe : public Recipe {};
 
-TEST_F(RecipeFor, StaticAddressIsTheOneThatTheJobAsksFor) {
+TEST_F(NetworkRecipe, StaticAddressIsTheRequestedOne) {
   const Network network = Run("static");
   Node& other = AddContainer("other");
 
@@ -24,7 +24,7 @@ TEST_F(RecipeFor, StaticAddressIsTheOneThatTheJobAsksFor) {
               Exits(Ne(0), MsgAndDetails(AllOf(HasSubstr("172.26.176.10"), HasSubstr("web")))));
 }
 
-TEST_F(RecipeFor, StaticAddressIsRefusedWhereJobsMayNotAsk) {
+TEST_F(NetworkRecipe, StaticAddressIsRefusedIfJobsMayNotRequestIt) {
   Network network = Run("static");
   network.list["plugins"][0]["requests"] = "refuse";
   Attached web = Allocation("web", container(), {}, "IP=172.26.176.10;");
@@ -32,7 +32,7 @@ TEST_F(RecipeFor, StaticAddressIsRefusedWhereJobsMayNotAsk) {
   EXPECT_NE(AddTo(network, web).exit_code, 0);
 }
 
-TEST_F(RecipeFor, Ipv6AloneReachesAndIsReached) {
+TEST_F(NetworkRecipe, Ipv6OnlyWorksInBothDirections) {
   const Attached web = MustAdd(Run("ipv6-only"), Allocation("web", container(), {Port(8080, 80)}));
 
   EXPECT_THAT(AddressesOn(container(), "eth0"), ElementsAre("fd00:26:6::2/64"));
@@ -42,7 +42,7 @@ TEST_F(RecipeFor, Ipv6AloneReachesAndIsReached) {
   EXPECT_TRUE(Ping(container(), kOutsideIp6));
 }
 
-TEST_F(RecipeFor, LanBridgeGivesAddressesOfTheLan) {
+TEST_F(NetworkRecipe, LanBridgeGivesAddressesOfTheLan) {
   for (const std::string line : {"link add br0 type bridge",
                                  "link set br0 up",
                                  "address flush dev uplink scope global",
@@ -65,14 +65,14 @@ TEST_F(RecipeFor, LanBridgeGivesAddressesOfTheLan) {
   EXPECT_EQ(reply->seen_as, "198.51.100.128");
 }
 
-TEST_F(RecipeFor, DnsIsThatOfTheResolverBehindTheStub) {
+TEST_F(NetworkRecipe, DnsComesFromTheResolverBehindTheStub) {
   const Attached web = MustAdd(Run("dns"), Allocation("web", container()));
 
   EXPECT_EQ(At(web.result, "/dns/nameservers"), json({"192.0.2.53"}));
   EXPECT_EQ(At(web.result, "/dns/search"), json({"example"}));
 }
 
-TEST_F(RecipeFor, UplinkMtuLetsTheLargestPacketThatTheUplinkTakesPass) {
+TEST_F(NetworkRecipe, UplinkMtuPassesTheLargestPacketOfTheUplink) {
   host().Must(Words("ip link set uplink mtu 1400"));
 
   MustAdd(Run("uplink-mtu"), Allocation("web", container()));
@@ -105,7 +105,7 @@ class SeveralNetworks : public Recipe {
   Node& dev_ = AddContainer("dev");
 };
 
-TEST_F(SeveralNetworks, OfNomadNamespacesAreApart) {
+TEST_F(SeveralNetworks, AreSeparateForNomadNamespaces) {
   Node& neighbour = AddContainer("neighbour");
   const std::string prod = AddServer("prod", container(), {Port(8080, kPort)});
   const std::string dev = AddServer("dev", dev_);
@@ -149,7 +149,7 @@ TEST_F(SeveralNetworks, GiveOneAllocationTwoInterfaces) {
 }
 
 // docs/troubleshooting.md: a port that is published in the network without the default route.
-TEST_F(SeveralNetworks, BySbrPublishedPortsOfTheSecondAnswer) {
+TEST_F(SeveralNetworks, SbrMakesPublishedPortsOfTheSecondAnswer) {
   MustAdd(Run("nomad"), Allocation("web", container()));
   Network network = Run("dev");
   network.list["plugins"].push_back({{"type", "sbr"}});

@@ -112,7 +112,7 @@ TEST_F(ManyCommandsAtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(ManyCommandsAtOnce, TheLastOfTheDelsTakesWhatTheyShared) {
+TEST_F(ManyCommandsAtOnce, TheLastDelRemovesSharedElements) {
   MakeContainers();
   for (int round = 0; round < 3; ++round) {
     AddAll();
@@ -124,7 +124,7 @@ TEST_F(ManyCommandsAtOnce, TheLastOfTheDelsTakesWhatTheyShared) {
 }
 
 // Before its last step: its rules are gone, its record is there.
-TEST_F(ManyCommandsAtOnce, ADelThatWasKilledKeepsNothingShared) {
+TEST_F(ManyCommandsAtOnce, AKilledDelDoesNotKeepSharedElements) {
   const Variables other = As("other", AddContainer("other"));
   Attach(Config());
   Attach(Config(), other);
@@ -142,7 +142,7 @@ TEST_F(ManyCommandsAtOnce, ADelThatWasKilledKeepsNothingShared) {
 }
 
 // Each command beside it finds the ruleset changed, and repairs what others should have.
-TEST_F(ManyCommandsAtOnce, ChurnBesideAToolThatChangesTheRulesetLeavesNothingOfTheDeleted) {
+TEST_F(ManyCommandsAtOnce, ChurnBesideForeignChangesLeavesNoDeletedElements) {
   constexpr int kRounds = 6;
   MakeContainers();
   UseOnce(ConfigOf(0), As("c0", *nodes_.front()));
@@ -200,7 +200,7 @@ TEST_F(ManyCommandsAtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
 }
 
 // Into the bridge that an ADD had to make anew it puts those of others, too, without their locks.
-TEST_F(ManyCommandsAtOnce, AnothersLinkMayVanishWhileAnAddPutsItIntoANewBridge) {
+TEST_F(ManyCommandsAtOnce, ALinkMayVanishWhileAnotherAddPlugsItIntoANewBridge) {
   const Variables other = As("other", AddContainer("other"));
   for (int nth = FirstPoint(), calls = nth; nth <= calls && !HasFailure(); nth += PointStep()) {
     SCOPED_TRACE(Cat("at call ", nth));

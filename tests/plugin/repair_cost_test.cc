@@ -101,7 +101,7 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
 }
 
 // An ADD on a bridge of ours that has been given an uplink asks whether it still has it.
-TEST_F(Cost, BesideAnUplinkIsTheSameForTheFirstAndTheFiftieth) {
+TEST_F(Cost, IsTheSameForTheFirstAndTheFiftiethBesideAnUplink) {
   const json config = Config();
   const Node& other = AddContainer("other");
   Attach(config, As("first", other));
@@ -118,7 +118,7 @@ TEST_F(Cost, BesideAnUplinkIsTheSameForTheFirstAndTheFiftieth) {
 }
 
 // The last attachment behind a bridge, whose interface's elements go unless another one needs them.
-TEST_F(Cost, OfADelIsTheSameBesideStrangersOnItsBridge) {
+TEST_F(Cost, DelCostsTheSameBesideForeignPortsOnItsBridge) {
   const json config = Publish({Port(8080, 80)});
   const auto messages_of_del = [&](int strangers) {
     const json add = Attach(config);
@@ -138,7 +138,7 @@ TEST_F(Cost, OfADelIsTheSameBesideStrangersOnItsBridge) {
 }
 
 // Each look at one there costs a walk past those of every namespace in which somebody has looked.
-TEST_F(Cost, OfSettingsIsNoFileUnderTheNodesProc) {
+TEST_F(Cost, SettingsOpenNoFileUnderTheNodesProc) {
   Attach(DualStack(), As("first", AddContainer("first")));
   const auto opened_by_add = [&](const json& config) {
     const std::string log = "/run/opens";
@@ -155,7 +155,7 @@ TEST_F(Cost, OfSettingsIsNoFileUnderTheNodesProc) {
 }
 
 // What is the same for all allocations, doctor asks once: 1,000 dumps of 1,000 links took 47 s.
-TEST_F(Cost, OfDoctorIsOneDumpOfLinksHoweverManyHaveLostTheirWay) {
+TEST_F(Cost, DoctorDumpsLinksOnceForAllAttachments) {
   Attach(Publish({Port(8080, 80)}, DualStack()), As("first", AddContainer("first")));
   host().Must(Words("ip address flush dev uplink"));
   const auto of_one = DumpsOfDoctor("RTM_GETLINK");
@@ -168,7 +168,7 @@ TEST_F(Cost, OfDoctorIsOneDumpOfLinksHoweverManyHaveLostTheirWay) {
 
 // 1,000 dumps of the routes of 1,000 containers behind another plugin's bridge took half of a
 // metrics.
-TEST_F(Cost, OfDoctorIsOneDumpOfRoutesHoweverManyLinksAreStrangers) {
+TEST_F(Cost, DoctorDumpsRoutesOnceForAllForeignLinks) {
   Attach(Publish({Port(8080, 80)}, DualStack()));
   const auto beside_none = DumpsOfDoctor("RTM_GETROUTE");
   EXPECT_GT(beside_none, 0);
@@ -182,7 +182,7 @@ TEST_F(Cost, OfDoctorIsOneDumpOfRoutesHoweverManyLinksAreStrangers) {
 
 // By policies that are about every namespace, each is another kind, with a chain of its own. The
 // first ADD of one adds that, and leaves those of the others alone.
-TEST_F(Cost, OfTheFirstOfAKindIsTheSameBesideManyKinds) {
+TEST_F(Cost, FirstAddOfAKindCostsTheSameBesideManyKinds) {
   EnsureDirectory("/run/policy.d");
   ReplaceFile("/run/policy.d/policies.json", R"({"version": 1, "policies": [
       {"name": "namespaces", "to": {"namespace": "*"},
@@ -212,7 +212,7 @@ TEST_F(Cost, OfTheFirstOfAKindIsTheSameBesideManyKinds) {
 
 // A GC that releases leases of others opens each a few times, not each for each, and lists the
 // records as often for many as for few.
-TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {
+TEST_F(Cost, GcCostGrowsWithTheReleasedLeases) {
   WarmUp();
   const auto calls = [&](int leases) {
     for (int n = 1; n <= leases; ++n) {
@@ -229,7 +229,7 @@ TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {
 }
 
 // Those that stay cost a comparison with those that the runtime lists, not with each of them.
-TEST_F(Cost, OfGcIsNotQuadraticInTheLeasesThatStay) {
+TEST_F(Cost, GcCostIsNotQuadraticInTheKeptLeases) {
   const auto cpu_seconds_of_gc = [&](int leases) {
     std::vector<std::string> listed;
     for (int n = 0; n < leases; ++n) {
@@ -252,7 +252,7 @@ TEST_F(Cost, OfGcIsNotQuadraticInTheLeasesThatStay) {
 }
 
 // ADDs wait for it.
-TEST_F(Cost, OfGcUnderTheLeasesLockIsThatOfReadingThem) {
+TEST_F(Cost, GcOnlyReadsLeasesUnderTheirLock) {
   WarmUp();
   for (int n = 1; n < 10; ++n) {
     std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
@@ -281,9 +281,9 @@ TEST_F(Cost, OfGcUnderTheLeasesLockIsThatOfReadingThem) {
 struct Looked : Named {
   const char* script;  // makes much of it
 };
-class CostOfGcBeside : public Cost, public ::testing::WithParamInterface<Looked> {};
+class GcCost : public Cost, public ::testing::WithParamInterface<Looked> {};
 
-TEST_P(CostOfGcBeside, GrowsWithTheLeasesAlone) {
+TEST_P(GcCost, GrowsOnlyWithTheLeases) {
   WarmUp();
   const auto calls = [&](int leases) {
     for (int n = 1; n <= leases; ++n) {
@@ -309,7 +309,7 @@ TEST_P(CostOfGcBeside, GrowsWithTheLeasesAlone) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kernel,
-    CostOfGcBeside,
+    GcCost,
     ::testing::Values(
         Looked{"ManyElements",
                "for n in 1 2 3 4; do "

@@ -196,7 +196,7 @@ TEST_P(DamagedRecord, IsRepairedByCheck) {
   EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
 }
 
-TEST_P(DamagedRecord, IsReportedAndCostsTheAllocationNothing) {
+TEST_P(DamagedRecord, IsReportedAndDoesNotDisturbTheAllocation) {
   EXPECT_THAT(RunLine("doctor records"), Exits(1, Out(HasSubstr(text_))));
   EXPECT_THAT(RunLine(Cat("inspect ", HostVethOf(add_))).out,
               HasSubstr(GetParam().name == "Missing" ? "unrecorded" : "unreadable"));

@@ -34,7 +34,7 @@ class JunkFile : public World, public ::testing::WithParamInterface<Junk> {
   }
 };
 
-TEST_P(JunkFile, AmongTheRecordsDisturbsNothing) {
+TEST_P(JunkFile, DisturbsNothingAmongTheRecords) {
   const json config = Publish({Port(8080, 80)});
   Attach(config, As("other", AddContainer("other")));
   Drop(GetParam());
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class StateFiles : public World {};
 
-TEST_F(StateFiles, WithADirectoryInTheirPlaceAreNamedWithWhatMovesThatAway) {
+TEST_F(StateFiles, AreNamedWithAFixIfADirectoryIsInTheirPlace) {
   const Mounted elsewhere({"-t", "tmpfs", "tmpfs"}, "/var/tmp");
   Attach(Config(), As("other", AddContainer("other")));
   for (const std::string& path : {std::string("/run/nomad-bridge/.lock"), RecordOf("alloc-1")}) {
@@ -105,7 +105,7 @@ TEST_F(StateFiles, WithADirectoryInTheirPlaceAreNamedWithWhatMovesThatAway) {
   UseOnce(Config());
 }
 
-TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
+TEST_F(StateFiles, AreReportedOnStderrIfUnreadable) {
   const json config = Config();
   Attach(config);
   ReplaceFile(RecordOf("alloc-1"), "nonsense");
@@ -114,7 +114,7 @@ TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
 
 // As a release writes it that does not know these keys yet, writes what a missing key means, or
 // knows other keys and another part.
-TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
+TEST_F(StateFiles, AreUsedAsFarAsPossibleFromAnotherRelease) {
   const json config = Publish({Port(8080, 80)});
   UseOnce(config);
   const Snapshot before = TakeHostSnapshot();
@@ -138,7 +138,7 @@ TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(StateFiles, DoNotTrustAnInvalidCheckpoint) {
+TEST_F(StateFiles, InvalidCheckpointIsNotTrusted) {
   const json config = Publish({Port(8080, 80)});
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
@@ -150,7 +150,7 @@ TEST_F(StateFiles, DoNotTrustAnInvalidCheckpoint) {
   }
 }
 
-TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
+TEST_F(StateFiles, CheckpointOfAnotherBootIsNotTrusted) {
   const json config = Publish({Port(8080, 80)});
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
@@ -166,7 +166,7 @@ TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(StateFiles, DoNotTrustARecordOfAnotherBoot) {
+TEST_F(StateFiles, RecordOfAnotherBootIsNotTrusted) {
   const json add = Attach(Config());
   const json record = ReadRecord("alloc-1");
   json earlier = record;

@@ -34,7 +34,7 @@ class NamespaceIdentity : public World {
   json result_;
 };
 
-TEST_F(NamespaceIdentity, OfAStaleOwnerIsNotThatOfTheNextNamespaceOfItsPathAndInode) {
+TEST_F(NamespaceIdentity, DiffersForTheNextNamespaceWithTheSamePathAndInode) {
   Own();
   KillContainer(*owner_);
   Inherit(AddContainer("heir"));
@@ -45,7 +45,7 @@ TEST_F(NamespaceIdentity, OfAStaleOwnerIsNotThatOfTheNextNamespaceOfItsPathAndIn
   EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{"10.9.0.2", "alloc-1"}}));
 }
 
-TEST_F(NamespaceIdentity, IsNotThatOfTheRecordForCheckEither) {
+TEST_F(NamespaceIdentity, IsComparedWithTheRecordByCheck) {
   Own();
   if (HasCookies()) {
     json record = ReadRecord("owner");
@@ -58,7 +58,7 @@ TEST_F(NamespaceIdentity, IsNotThatOfTheRecordForCheckEither) {
 }
 
 // Another mount namespace, or the path is gone before the container is.
-TEST_F(NamespaceIdentity, IsThatOfALiveOwnerWhoseHostVethIsThere) {
+TEST_F(NamespaceIdentity, IsLiveWhileTheOwnersHostVethExists) {
   Own();
   Inherit(container());
 
@@ -66,7 +66,7 @@ TEST_F(NamespaceIdentity, IsThatOfALiveOwnerWhoseHostVethIsThere) {
 }
 
 // As Linux 5.10 has it: no cookies at all.
-TEST_F(NamespaceIdentity, OnAKernelWithoutCookiesGoesByTheHostVeth) {
+TEST_F(NamespaceIdentity, DependsOnTheHostVethWithoutCookies) {
   Own();
   json record = ReadRecord("owner");
   record["netns"]["cookie"] = 0;

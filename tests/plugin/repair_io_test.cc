@@ -13,7 +13,7 @@ namespace {
 
 class RecordWithReadError : public World, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(RecordWithReadError, IsNoSuccessOfDel) {
+TEST_P(RecordWithReadError, FailsDel) {
   const json config = Publish({Port(8080, 80)});
   Attach(config);
   const std::string path = RecordOf("alloc-1");
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class SymbolicLink : public World, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(SymbolicLink, InTheDataDirIsNotFollowed) {
+TEST_P(SymbolicLink, IsNotFollowedInTheDataDir) {
   const auto plant = [](const std::string& target) {
     fs::create_directories(kLeases);
     fs::remove(Cat(kLeases, '/', GetParam()));
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class StandardInput : public World {};
 
-TEST_F(StandardInput, ThatIsHeldOpenEndsInCode11AfterTenSeconds) {
+TEST_F(StandardInput, HeldOpenGivesCode11AfterTenSeconds) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd read_end(ends[0]);
@@ -91,7 +91,7 @@ TEST_F(StandardInput, ThatIsHeldOpenEndsInCode11AfterTenSeconds) {
 
 class FileSizeLimit : public World {};
 
-TEST_F(FileSizeLimit, OfZeroIsAnErrorAndNoSignal) {
+TEST_F(FileSizeLimit, ZeroIsAnErrorAndNoSignal) {
   const json config = Publish({Port(8080, 80)});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();

@@ -93,14 +93,14 @@ TEST_P(KilledCommand, IsRepairedByTheNextAdd) {
   });
 }
 
-TEST_P(KilledCommand, LeavesNothingThatDelDoesNotRemove) {
+TEST_P(KilledCommand, LeavesOnlyWhatDelRemoves) {
   SweepAndRecover([&] { Detach(killed_.config); });
   if (killed_.verb == "DEL") {
     ExpectNothingSince(before_);
   }
 }
 
-TEST_P(KilledCommand, LeavesNothingThatGcWithoutItDoesNotRemove) {
+TEST_P(KilledCommand, LeavesOnlyWhatAGcThatDoesNotListItRemoves) {
   SweepAndRecover([&] { MustRun("GC", WithValid({})); });
 }
 
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Every, KilledCommand, ::testing::ValuesIn(Commands()), 
 class KilledAdd : public KillingWorld {};
 
 // Nomad's agent dies with the plugin, and the allocation before it is back: no DEL ever comes.
-TEST_F(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
+TEST_F(KilledAdd, ReleasesItsAddressInAFullPoolOnceItsNamespaceHasEnded) {
   const json plain = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const json config = Publish({Port(8080, 80)}, plain);
   const Variables other = As("other", AddContainer("other"));

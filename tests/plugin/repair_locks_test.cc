@@ -132,7 +132,7 @@ TEST_F(Locks, AreHeldByTheFirstAdd) {
   ExpectHeldBy(PluginCommand("ADD", kConfig.dump()), {"rules", "leases", kOwn});
 }
 
-TEST_F(Locks, AreHeldByAnAddOnceMore) {
+TEST_F(Locks, AreHeldByARepeatedAdd) {
   ExpectHeldBy(PluginCommand("ADD", kConfig.dump()), {"rules", kOwn});
 }
 
@@ -145,7 +145,7 @@ TEST_F(Locks, AreHeldByAnAddThatTakesAPortOfAStaleOwner) {
                {"rules", "leases", kOtherRecord, "new@eth0.json"});
 }
 
-TEST_F(Locks, AreHeldByAnAddWhoseResultNobodyTakes) {
+TEST_F(Locks, AreHeldByAnAddWhoseResultCannotBeWritten) {
   Detach(kConfig);
   Command add = PluginCommand("ADD", kConfig.dump());
   add.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
@@ -200,7 +200,7 @@ TEST_F(Locks, AreHeldByAGc) {
 }
 
 // Other programs know nothing of it.
-TEST_F(Locks, OfTheRulesKeepsNobodyElseFromChangingThem) {
+TEST_F(Locks, DoNotKeepOtherProgramsFromChangingRules) {
   Detach(kConfig);
   const Command add = PluginCommand("ADD", kConfig.dump());
   std::vector<int> under_lock;
@@ -221,7 +221,7 @@ TEST_F(Locks, OfTheRulesKeepsNobodyElseFromChangingThem) {
   EXPECT_THAT(under_lock, Not(IsEmpty()));
 }
 
-TEST_F(Locks, OfAnAttachmentKeepsAReconcileFromRepairingIt) {
+TEST_F(Locks, KeepAReconcileFromRepairingALockedAttachment) {
   const UniqueFd own = TryTake(kOwn);
   ASSERT_TRUE(own);
   host().Must({"ip", "link", "set", OnlyPort(), "down"});
@@ -230,7 +230,7 @@ TEST_F(Locks, OfAnAttachmentKeepsAReconcileFromRepairingIt) {
 }
 
 // What is stale is locked while it is taken back: who looks for it then would find nothing.
-TEST_F(Locks, OfAFullPoolIsWaitedForByTheNextAdd) {
+TEST_F(Locks, AreWaitedForByTheNextAddToAFullPool) {
   const json config = Config({{"ipam", {{"subnet", "10.9.0.0/29"}, {"rangeEnd", "10.9.0.3"}}}});
   AttachDead("other", config);
   AttachDead("another", config);

@@ -185,7 +185,7 @@ Facts Join(const std::vector<Facts>& parts) {
   return all;
 }
 
-TEST_F(Order, OfTheFirstAdd) {
+TEST_F(Order, IsKeptByTheFirstAdd) {
   Detach(config_, neighbour_);
   BreakAll();
   AddStaleFlow();
@@ -201,13 +201,13 @@ TEST_F(Order, OfTheFirstAdd) {
                   {"+result"}}));
 }
 
-TEST_F(Order, OfAdd) {
+TEST_F(Order, IsKeptByALaterAdd) {
   AddStaleFlow();
   EXPECT_EQ(ObserveAdd(), Join({kAcquire, kPair, kPublish, kFlow, kLinkUp, {"+result"}}));
 }
 
 // It keeps its addresses.
-TEST_F(Order, OfAddOnceMore) {
+TEST_F(Order, IsKeptByARepeatedAdd) {
   Attach(config_);
   AddStaleFlow();
   EXPECT_EQ(ObserveAdd(),
@@ -223,7 +223,7 @@ TEST_F(Order, OfAddOnceMore) {
 }
 
 // Its earlier one goes while the earlier record still names it.
-TEST_F(Order, OfAddOnceMoreWithAnotherAddress) {
+TEST_F(Order, IsKeptByARepeatedAddWithAnotherAddress) {
   const std::string config = Publish({Port(8080, 80)}).dump();
   MustRun("ADD", json::parse(config));
   EXPECT_EQ(Observe(PluginCommand("ADD", config, {{"CNI_ARGS", "IP=172.26.64.50"}})),
@@ -239,7 +239,7 @@ TEST_F(Order, OfAddOnceMoreWithAnotherAddress) {
 }
 
 // Its result cannot be written: all is undone.
-TEST_F(Order, OfAnAddThatFails) {
+TEST_F(Order, IsKeptByAFailingAdd) {
   EXPECT_EQ(Observe(PluginCommand("ADD", config_.dump()), "/dev/full"),
             Join({kAcquire,
                   kPair,
@@ -251,26 +251,26 @@ TEST_F(Order, OfAnAddThatFails) {
                   {"-lease", "-leaving", "+message"}}));
 }
 
-TEST_F(Order, OfDel) {
+TEST_F(Order, IsKeptByDel) {
   Attach(config_);
   AddStaleFlow();
   EXPECT_EQ(ObserveDel(), Join({kLeaving, kNoLink, {"-rules"}, kFlow, {"-lease", "-leaving"}}));
 }
 
-TEST_F(Order, OfDelWithoutARecord) {
+TEST_F(Order, IsKeptByDelWithoutARecord) {
   Attach(config_);
   std::filesystem::remove(RecordOf("alloc-1"));
   AddReferenceRule();
   EXPECT_EQ(ObserveDel(), Join({kNoLink, {"-rules", "-reference's rule"}, {"-lease"}}));
 }
 
-TEST_F(Order, OfDelWithACutRecord) {
+TEST_F(Order, IsKeptByDelWithATruncatedRecord) {
   Attach(config_);
   ReplaceFile(RecordOf("alloc-1"), R"({"live")");
   EXPECT_EQ(ObserveDel(), Join({kNoLink, {"-rules"}, {"-lease", "-live", "+message"}}));
 }
 
-TEST_F(Order, OfGc) {
+TEST_F(Order, IsKeptByGc) {
   Attach(config_);
   AddStaleFlow();
   EXPECT_EQ(Observe(PluginCommand("GC", WithValid({"neighbour"}, config_).dump(), kNoContainer)),
@@ -281,14 +281,14 @@ TEST_F(Order, OfGc) {
 const Facts kRepair = Join(
     {kBridge, {"+veth in bridge", "+table", "+rules"}, kFlow, kLocalhost, {"+lease", "+message"}});
 
-TEST_F(Order, OfCheck) {
+TEST_F(Order, IsKeptByCheck) {
   const json add = Attach(config_);
   BreakAll();
   AddStaleFlow();
   EXPECT_EQ(Observe(PluginCommand("CHECK", WithResult(config_, add).dump())), kRepair);
 }
 
-TEST_F(Order, OfReconcile) {
+TEST_F(Order, IsKeptByReconcile) {
   Attach(config_);
   BreakAll();
   AddStaleFlow();
@@ -299,13 +299,13 @@ TEST_F(Order, OfReconcile) {
 const Facts kRepairOfRules =
     Join({{"+gateway", "+lease", "+table", "+rules"}, kFlow, kLocalhost, {"+message"}});
 
-TEST_F(Order, OfCheckOnTheOldBridge) {
+TEST_F(Order, IsKeptByCheckOnAnIntactBridge) {
   const json add = Attach(config_);
   BreakAllButTheBridge();
   EXPECT_EQ(Observe(PluginCommand("CHECK", WithResult(config_, add).dump())), kRepairOfRules);
 }
 
-TEST_F(Order, OfReconcileOnTheOldBridge) {
+TEST_F(Order, IsKeptByReconcileOnAnIntactBridge) {
   Attach(config_);
   BreakAllButTheBridge();
   EXPECT_EQ(Observe(Line({"reconcile"})), Join({kRepairOfRules, {"+result"}}));

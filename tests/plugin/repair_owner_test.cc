@@ -30,7 +30,7 @@ class OwnedPort : public World {
   json add_;
 };
 
-TEST_F(OwnedPort, OfALiveOwnerIsRefusedToAnotherNetworkToo) {
+TEST_F(OwnedPort, IsRefusedToAnotherNetworkToo) {
   const json config = Publish(
       {Port(8080, 80)},
       Config({{"name", "second"}, {"bridge", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}}));
@@ -39,7 +39,7 @@ TEST_F(OwnedPort, OfALiveOwnerIsRefusedToAnotherNetworkToo) {
       Fails(102, MsgAndDetails(AllOf(HasSubstr("'billing'"), HasSubstr("network 'nomad'")))));
 }
 
-TEST_F(OwnedPort, OfAStaleOwnerIsTakenOverAtOnce) {
+TEST_F(OwnedPort, IsTakenOverFromAStaleOwnerAtOnce) {
   OwnerDisappears();
 
   const Outcome add = MustRun("ADD", Publish({Port(8080, 80)}), As("late", *late_));
@@ -53,7 +53,7 @@ TEST_F(OwnedPort, OfAStaleOwnerIsTakenOverAtOnce) {
   EXPECT_THAT(TakeSnapshot().Lines(), Not(HasSubstr("owner")));
 }
 
-TEST_F(OwnedPort, TakenOverSurvivesTheLateDelOfItsStaleOwner) {
+TEST_F(OwnedPort, SurvivesTheLateDelOfItsStaleOwner) {
   OwnerDisappears();
   Attach(Publish({Port(8080, 80)}), As("late", *late_));
   const Snapshot before = TakeSnapshot();
@@ -64,7 +64,7 @@ TEST_F(OwnedPort, TakenOverSurvivesTheLateDelOfItsStaleOwner) {
   ExpectPublished(*late_);
 }
 
-TEST_F(OwnedPort, OfAStaleOwnerIsTakenOverAlsoWithoutItsRecord) {
+TEST_F(OwnedPort, IsTakenOverFromAStaleOwnerWithoutARecord) {
   OwnerDisappears();
   EnsureFileGone(RecordOf("owner"));
 
@@ -73,14 +73,14 @@ TEST_F(OwnedPort, OfAStaleOwnerIsTakenOverAlsoWithoutItsRecord) {
   ExpectPublished(*late_);
 }
 
-TEST_F(OwnedPort, OfALiveOwnerIsKeptAlsoWithoutItsRecord) {
+TEST_F(OwnedPort, IsKeptByALiveOwnerWithoutARecord) {
   EnsureFileGone(RecordOf("owner"));
   EXPECT_THAT(MustRefuse(102, config_, As("late", *late_)),
               MsgAndDetails(HasSubstr("job=billing")));
 }
 
 // What its rules share with others' stays for it, too.
-TEST_F(OwnedPort, OfALiveOwnerWithoutItsRecordAnswersAfterTheLastDelOfAnother) {
+TEST_F(OwnedPort, AnswersWithoutItsOwnersRecordAfterAnotherDel) {
   EnsureFileGone(RecordOf("owner"));
   Attach(Config(), As("late", *late_));
   Detach(Config(), As("late", *late_));
@@ -88,7 +88,7 @@ TEST_F(OwnedPort, OfALiveOwnerWithoutItsRecordAnswersAfterTheLastDelOfAnother) {
 }
 
 // There no link has the owner's name.
-TEST_F(OwnedPort, OfALiveOwnerBehindAnotherPluginIsKeptAlsoWithoutItsRecord) {
+TEST_F(OwnedPort, IsKeptByAnOwnerBehindAnotherPluginWithoutARecord) {
   Node& other = AddContainer("other");
   const json ptp = {{"type", "ptp"},
                     {"ipam",
@@ -163,7 +163,7 @@ class FullPool : public World {
   Variables late_;
 };
 
-TEST_F(FullPool, OfLiveAttachmentsIsAnErrorThatNamesTheNetworkAndTheRange) {
+TEST_F(FullPool, IsAnErrorThatNamesTheNetworkAndTheRange) {
   EXPECT_THAT(MustRefuse(101, config_, late_),
               MsgAndDetails(AllOf(HasSubstr("'nomad'"), HasSubstr("10.9.0.1-10.9.0.6"))));
 }
@@ -182,7 +182,7 @@ TEST_F(FullPool, ReclaimsAStaleAddressAndLeavesLiveAttachmentsAlone) {
   }
 }
 
-TEST_F(FullPool, ReclaimsAllThatIsStaleNotJustOne) {
+TEST_F(FullPool, ReclaimsAllStaleAttachments) {
   Die("full-2");
   Die("full-4");
   Attach(config_, late_);
@@ -192,7 +192,7 @@ TEST_F(FullPool, ReclaimsAllThatIsStaleNotJustOne) {
 }
 
 // Both find the pool full; then one takes back all that is stale before the other looks for it.
-TEST_F(FullPool, OfStaleAddressesServesTwoAddsAtOnce) {
+TEST_F(FullPool, ServesTwoAddsAtOnceFromStaleAddresses) {
   Die("full-1");
   Die("full-2");
   const std::string log = "/run/strace";
@@ -223,7 +223,7 @@ TEST_F(FullPool, CountsANamespaceWithoutAPathAsLiveWhileAProcessIsInIt) {
   EXPECT_EQ(AddressOf(Attach(config_, late_)), AddressOf(adds_.at("full-1")));
 }
 
-TEST_F(FullPool, ReclaimsWhatIsFromBeforeTheLastBoot) {
+TEST_F(FullPool, ReclaimsAttachmentsFromBeforeTheLastBoot) {
   Die("full-2");
   MoveBeforeBoot("full-2");
   EXPECT_EQ(AddressOf(Attach(config_, late_)), AddressOf(adds_.at("full-2")));
@@ -236,7 +236,7 @@ TEST_F(FullPool, KeepsLeasesWithoutARecord) {
   EXPECT_EQ(ErrorCode(RunPlugin("ADD", config_, late_)), 101);
 }
 
-TEST_F(FullPool, IsNotInTheWayOfAnAllocationThatIsInItAlready) {
+TEST_F(FullPool, GivesARepeatedAddItsOwnAddress) {
   const json again = Attach(config_, As("full-4", AddContainer("again")));
   EXPECT_EQ(AddressOf(again), AddressOf(adds_.at("full-4")));
 }

@@ -56,7 +56,7 @@ TEST_P(UnfinishedPhase, IsReclaimedByGc) {
   EXPECT_FALSE(HasElementsOf("other"));
 }
 
-TEST_P(UnfinishedPhase, IsNoAttachmentToCheck) {
+TEST_P(UnfinishedPhase, FailsCheck) {
   const json add = Attach(config_ = Publish({Port(9090, 80)}));
   SetPhase("alloc-1", std::string(GetParam().name));
   EXPECT_THAT(Check(config_, add), Exits(1, Details(HasSubstr("was killed"))));
@@ -74,7 +74,7 @@ TEST_F(Phases, AreLiveOnceAddHasSucceeded) {
   }
 }
 
-TEST_F(Phases, AddThatIsRefusedHasRepairedTheOthers) {
+TEST_F(Phases, RefusedAddStillRepairsOthers) {
   const Snapshot before = TakeHostSnapshot();
   host().Must({"nft", "flush", "ruleset"});
   EXPECT_THAT(RunPlugin("ADD", config_),
@@ -97,7 +97,7 @@ class LostRecord : public World {
   std::string address_;
 };
 
-TEST_F(LostRecord, LeavesNoPortThatLeadsToTheNextOwnerOfItsAddress) {
+TEST_F(LostRecord, LeavesNoPortToTheNextOwnerOfItsAddress) {
   ASSERT_EQ(AddressOf(Attach(Publish({Port(9090, 80)}))), address_);
   Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
@@ -112,7 +112,7 @@ TEST_F(LostRecord, LeavesNothingAfterGc) {
 }
 
 // The owner's link is still there, but the address is another's by now.
-TEST_F(Phases, OfTheOwnerOfAnAddressDecideWhoseElementsStay) {
+TEST_F(Phases, DecideWhoseElementsOfAnAddressStay) {
   Attach(Config());
   host().Must({"ip", "link", "add", "veth0123", "type", "bridge"});
   host().Must(

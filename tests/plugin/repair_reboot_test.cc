@@ -52,7 +52,7 @@ TEST_F(Reboot, FreesARequestedAddress) {
 }
 
 // Of the reference plugin perhaps, which keeps no records.
-TEST_F(Reboot, ThatHasNotHappenedKeepsTheLeaseOfAnother) {
+TEST_F(Reboot, IsNotAssumedIfRecordsAreLost) {
   Add("web", container(), Plain());
   fs::remove_all("/run/nomad-bridge");
 
@@ -64,7 +64,7 @@ TEST_F(Reboot, ThatHasNotHappenedKeepsTheLeaseOfAnother) {
 }
 
 // Without rules in the kernel, whose elements would tell.
-TEST_F(Reboot, OfTheDataDirAloneGivesNoAddressTwice) {
+TEST_F(Reboot, LossOfTheDataDirGivesNoAddressTwice) {
   ASSERT_EQ(AddressOf(Add("one", AddContainer("one"))), "172.26.64.2");
   ASSERT_EQ(AddressOf(Add("two", AddContainer("two"))), "172.26.64.3");
   fs::remove_all(kOnDisk);

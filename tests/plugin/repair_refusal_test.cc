@@ -69,11 +69,11 @@ class RefusedRequest : public SweepWorld {
   std::set<std::string> idle_verbs_;  // which make no such call
 };
 
-TEST_F(RefusedRequest, OfAnAddLeavesNothing) {
+TEST_F(RefusedRequest, AddLeavesNothing) {
   ExpectAFailedAddLeavesNothing(config_);
 }
 
-TEST_F(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
+TEST_F(RefusedRequest, AddWithMoreToDoLeavesNothing) {
   ExpectAFailedAddLeavesNothing(Publish(
       {Port(8080, 80)},
       DualStack({{"portIsolation", true},
@@ -83,7 +83,7 @@ TEST_F(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
                  {"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}}}}}}})));
 }
 
-TEST_F(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
+TEST_F(RefusedRequest, DelReportsItAndTheNextDelFinishes) {
   ExpectTheNextDelFinishes(config_);
 }
 
@@ -100,7 +100,7 @@ class LostAnswer : public RefusedRequest, public ::testing::WithParamInterface<L
   };
 };
 
-TEST_P(LostAnswer, ToAnAddLeavesNothing) {
+TEST_P(LostAnswer, AddLeavesNothing) {
   ExpectAFailedAddLeavesNothing(Publish({Port(8080, 80)}, DualStack()), run_);
 }
 
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Errors,
                          kNameOf);
 
 // As when the wait for it has ended. With ENOMEM: FailingCall.
-TEST_F(RefusedRequest, OfADelWithoutAnAnswerIsReportedAndTheNextDelFinishesIt) {
+TEST_F(RefusedRequest, DelReportsAMissingAnswerAndTheNextDelFinishes) {
   ExpectTheNextDelFinishes(config_, [](Command command, int nth) {
     return RunUnansweredAt(std::move(command), nth, EAGAIN);
   });
@@ -137,17 +137,17 @@ class FailingCall : public RefusedRequest, public ::testing::WithParamInterface<
   };
 };
 
-TEST_P(FailingCall, OfAnAddLeavesNothing) {
+TEST_P(FailingCall, AddLeavesNothing) {
   ExpectAFailedAddLeavesNothing(config_, run_);
 }
 
-TEST_P(FailingCall, OfADelIsReportedAndTheNextDelFinishesIt) {
+TEST_P(FailingCall, DelReportsItAndTheNextDelFinishes) {
   ExpectTheNextDelFinishes(config_, run_);
 }
 
-class FailingCallOfOthers : public FailingCall {};
+class FailingCallOfGcOrCheck : public FailingCall {};
 
-TEST_P(FailingCallOfOthers, OfGcIsReportedAndTheNextGcFinishesIt) {
+TEST_P(FailingCallOfGcOrCheck, GcReportsItAndTheNextGcFinishes) {
   UseOnce(config_);
   const Snapshot before = TakeBriefSnapshot();
   const json config = WithValid({}, config_);
@@ -161,7 +161,7 @@ TEST_P(FailingCallOfOthers, OfGcIsReportedAndTheNextGcFinishesIt) {
 }
 
 // What is intact still works, and what is not is said.
-TEST_P(FailingCallOfOthers, OfACheckChangesNothing) {
+TEST_P(FailingCallOfGcOrCheck, CheckChangesNothing) {
   const json config = WithResult(config_, Attach(config_));
   ForgetAge("alloc-1");
   const Snapshot before = TakeSnapshot();
@@ -184,11 +184,11 @@ const auto kOthers =
 
 INSTANTIATE_TEST_SUITE_P(Of, FailingCall, kLikely, kNameOf);
 INSTANTIATE_TEST_SUITE_P(ThoroughOf, FailingCall, kOthers, kNameOf);
-INSTANTIATE_TEST_SUITE_P(ThoroughLikely, FailingCallOfOthers, kLikely, kNameOf);
-INSTANTIATE_TEST_SUITE_P(ThoroughOthers, FailingCallOfOthers, kOthers, kNameOf);
+INSTANTIATE_TEST_SUITE_P(ThoroughLikely, FailingCallOfGcOrCheck, kLikely, kNameOf);
+INSTANTIATE_TEST_SUITE_P(ThoroughOthers, FailingCallOfGcOrCheck, kOthers, kNameOf);
 
 // The answer about the pair may be lost, and the host end's name be another's.
-TEST_F(RefusedRequest, LeavesALinkOfTheHostEndsNameThatIsSomebodyElses) {
+TEST_F(RefusedRequest, LeavesAForeignLinkWithTheHostEndsName) {
   const std::string name = HostVethOf(Attach(config_));
   Detach(config_);
   host().Must({"ip", "link", "add", name, "type", "veth", "peer", "name", "other"});

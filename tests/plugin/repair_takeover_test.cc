@@ -65,7 +65,7 @@ TEST_F(Takeover, KeepsTheAddressesAfterAFailedCheckAndTheEndOfTheOldNamespace) {
   EXPECT_TRUE(Leases().empty());
 }
 
-TEST_F(Takeover, FreesThePortsThatTheEarlierOneHad) {
+TEST_F(Takeover, FreesThePortsOfTheEarlierAttachment) {
   Attach(config_);
   const json second = Attach(Publish({Port(9090, 80)}, Config(kBothFamilies)));
   const Variables other = As("other", AddContainer("other"));
@@ -90,7 +90,7 @@ TEST_F(Takeover, ShowsTheNewLabelsEverywhere) {
   EXPECT_THAT(FindFile(RecordOf("alloc-1")).value_or(""), HasSubstr("new-job"));
 }
 
-TEST_F(Takeover, WorksWhenSomebodyHasRemovedTheRecord) {
+TEST_F(Takeover, WorksWithoutTheRecord) {
   Attach(config_);
   EnsureFileGone(RecordOf("alloc-1"));
 
@@ -114,7 +114,7 @@ TEST_F(Takeover, ReleasesLeasesInADataDirNoLongerInUse) {
   EXPECT_TRUE(FindFile("/run/there/nomad/10.9.0.2").has_value());
 }
 
-TEST_F(Takeover, ThatFailsLeavesNothingOfTheEarlierOneEither) {
+TEST_F(Takeover, LeavesNothingOfTheEarlierAttachmentIfItFails) {
   const Variables other = As("other", AddContainer("other"));
   Attach(Publish({Port(9090, 80)}, Config(kBothFamilies)), other);
   const Snapshot with_other = TakeSnapshot();
@@ -126,7 +126,7 @@ TEST_F(Takeover, ThatFailsLeavesNothingOfTheEarlierOneEither) {
 }
 
 // The same where it fails before anything of its own is there.
-TEST_F(Takeover, ThatAsksForATakenAddressLeavesNothingOfTheEarlierOneEither) {
+TEST_F(Takeover, LeavesNothingOfTheEarlierAttachmentIfAnAddressIsTaken) {
   json config = Config(kBothFamilies);
   const json other = Attach(config, As("other", AddContainer("other")));
   const Snapshot with_other = TakeSnapshot();
@@ -160,7 +160,7 @@ TEST_P(ForeignInterface, IsRefusedAndUntouched) {
 
 // The living attachment loses nothing because its runtime now names a namespace in which the name
 // is taken.
-TEST_P(ForeignInterface, InANewNamespaceLeavesTheEarlierAttachmentAlone) {
+TEST_P(ForeignInterface, LeavesTheEarlierAttachmentAloneInANewNamespace) {
   const json config = Publish({Port(8080, 80)});
   const json first = Attach(config);
   Node& fresh = AddContainer("fresh");
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
                               Words("ip link add eth0 address 02:00:00:00:09:03 type bridge")}),
     kNameOf);
 
-TEST_F(Takeover, LeavesALinkOfOurNameOnTheHostAloneIfItIsNotOurs) {
+TEST_F(Takeover, LeavesAForeignLinkWithOurHostNameAlone) {
   const std::string veth = HostVethOf(Attach(config_));
   Detach(config_);
   host().Must({"ip", "link", "add", veth, "address", "02:00:00:00:09:04", "type", "bridge"});

@@ -66,9 +66,9 @@ std::vector<Obstacle> Obstacles() {
           {"AFullRunDirectory", 5, {kRecords, "ENOSPC"}, web, "", kRecords}};
 }
 
-class AddRefusedBy : public RefusedAdd, public ::testing::WithParamInterface<Obstacle> {};
+class ObstructedAdd : public RefusedAdd, public ::testing::WithParamInterface<Obstacle> {};
 
-TEST_P(AddRefusedBy, NamesItAndLeavesNothing) {
+TEST_P(ObstructedAdd, NamesTheObstacleAndLeavesNothing) {
   const Obstacle& obstacle = GetParam();
   const std::string& full = obstacle.full;
   {
@@ -93,9 +93,9 @@ TEST_P(AddRefusedBy, NamesItAndLeavesNothing) {
   ExpectNothingLeft();
 }
 
-INSTANTIATE_TEST_SUITE_P(Obstacles, AddRefusedBy, ::testing::ValuesIn(Obstacles()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Obstacles, ObstructedAdd, ::testing::ValuesIn(Obstacles()), kNameOf);
 
-TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
+TEST_F(RefusedAdd, LeavesNothingIfTheContainerHasNoIpv6) {
   const json dual = Publish({Port(8080, 80)}, DualStack());
   UseOnce(dual);
   Detach(config_);

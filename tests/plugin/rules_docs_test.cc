@@ -46,7 +46,7 @@ TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
   EXPECT_EQ(ReadFixture("../docs/ruleset/bridge.nft"), listed);
 }
 
-TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
+TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
   EnsureDirectory("/run/policy.d");
   ReplaceFile("/run/policy.d/api.json", R"({"version": 1, "policies": [
     {"name": "api", "to": {"namespace": "prod"},

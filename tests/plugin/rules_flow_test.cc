@@ -58,7 +58,7 @@ class Flows : public World {
   Node* first_;
 };
 
-TEST_F(Flows, ToTheHostGoOnToTheAllocationOnceItsPortIsPublished) {
+TEST_F(Flows, ReachTheAllocationOnceItsPortIsPublished) {
   Serve(host(), Protocol::kUdp, {kHostIp4, kHostIp6}, 5353, "host");
   EXPECT_EQ(Talk(kHostIp4, 5353), "host");
   EXPECT_EQ(Talk(kHostIp6, 5353), "host");
@@ -70,7 +70,7 @@ TEST_F(Flows, ToTheHostGoOnToTheAllocationOnceItsPortIsPublished) {
   EXPECT_EQ(Talk(kHostIp6, 5353), "dns");
 }
 
-TEST_F(Flows, ToAnAllocationEndWithIt) {
+TEST_F(Flows, EndWithTheirAllocation) {
   Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
@@ -80,7 +80,7 @@ TEST_F(Flows, ToAnAllocationEndWithIt) {
   EXPECT_THAT(To(5353), IsEmpty());
 }
 
-TEST_F(Flows, GoOnToTheNextThatPublishesThePort) {
+TEST_F(Flows, ReachTheNextAllocationThatPublishesThePort) {
   Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "old");
   EXPECT_EQ(Talk(kHostIp4, 5353), "old");
@@ -91,7 +91,7 @@ TEST_F(Flows, GoOnToTheNextThatPublishesThePort) {
   EXPECT_EQ(Talk(kHostIp4, 5353), "new");
 }
 
-TEST_F(Flows, OfOthersAreKept) {
+TEST_F(Flows, StayIfPortAddressOrProtocolDiffers) {
   Serve(host(), Protocol::kUdp, {kHostIp4, kHostIp6, kBridgeIp4}, 5354, "host");
   Serve(host(), Protocol::kUdp, {kBridgeIp4}, 5353, "host");
   Serve(host(), Protocol::kTcp, {kHostIp4}, 5353, "host");
@@ -106,7 +106,7 @@ TEST_F(Flows, OfOthersAreKept) {
   EXPECT_THAT(To(5353, "tcp"), SizeIs(1)) << "another protocol";
 }
 
-TEST_F(Flows, OfOthersToTheSamePortElsewhereAreKept) {
+TEST_F(Flows, StayIfTheyUseTheSamePortElsewhere) {
   Serve(outside(), Protocol::kUdp, {kOutsideIp4, kOutsideIp6}, 5353, "elsewhere");
   const Node& routed = AddContainer("routed");
   Attach(DualStack({{"ipMasq", false}}), As("routed", routed));
@@ -127,7 +127,7 @@ TEST_F(Flows, OfOthersToTheSamePortElsewhereAreKept) {
 }
 
 // The other ADD's undo takes back only what it has put in force.
-TEST_F(Flows, ToATakenPortAreKeptWhenAnotherAddIsRefused) {
+TEST_F(Flows, StayIfAnAddForTheirPortIsRefused) {
   Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "dns");
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
@@ -139,7 +139,7 @@ TEST_F(Flows, ToATakenPortAreKeptWhenAnotherAddIsRefused) {
   EXPECT_EQ(IdsTo(5353), before);
 }
 
-TEST_F(Flows, ThatBeganWhileAnElementWasAwayWorkAfterTheCheck) {
+TEST_F(Flows, WorkAfterACheckIfTheyBeganWithoutAnElement) {
   const json added = Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "dns");
   host().Must(Words("nft delete element inet nomad-bridge port4 { udp . 5353 }"));
@@ -150,7 +150,7 @@ TEST_F(Flows, ThatBeganWhileAnElementWasAwayWorkAfterTheCheck) {
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
 }
 
-TEST_F(Flows, ThatBeganWhileTheRulesWereAwayWorkAfterTheRepair) {
+TEST_F(Flows, WorkAfterARepairIfTheyBeganWithoutTheRules) {
   const json added = Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   Serve(outside(), Protocol::kUdp, {kOutsideIp4, kOutsideIp6}, 9999, "elsewhere");
@@ -175,7 +175,7 @@ TEST_F(Flows, ThatBeganWhileTheRulesWereAwayWorkAfterTheRepair) {
   EXPECT_EQ(seen_as(kOutsideIp6), kHostIp6);
 }
 
-TEST_F(Flows, ThatLastAreNotInterruptedByARepair) {
+TEST_F(Flows, AreNotInterruptedByARepair) {
   Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   ASSERT_EQ(Talk(kHostIp4, 5353), "dns");
@@ -188,7 +188,7 @@ TEST_F(Flows, ThatLastAreNotInterruptedByARepair) {
   EXPECT_EQ(IdsTo(5353), before);
 }
 
-TEST_F(Flows, OfManyPortsCostNoCallsOfTheirOwn) {
+TEST_F(Flows, CostNoExtraCallsForManyPorts) {
   const auto calls = [&](const std::string& protocol) {
     std::vector<json> ports;
     for (int port = 10'000; port < 10'200; ++port) {
@@ -203,7 +203,7 @@ TEST_F(Flows, OfManyPortsCostNoCallsOfTheirOwn) {
   EXPECT_LT(calls("udp"), tcp + 20);
 }
 
-TEST_F(Flows, OfIpv6ToTheSamePortElsewhereStay) {
+TEST_F(Flows, StayIfTheyUseTheSamePortElsewhereInIpv6) {
   // Routed without a translation, as between two networks of the node's own.
   const std::string made = " -p udp -t 300 --sport 9 --dport 443 -s 2001:db8:5::1 -d ";
   host().Must(Words(Cat("conntrack -I -u SEEN_REPLY", made, "2001:db8:6::1")));
@@ -217,7 +217,7 @@ TEST_F(Flows, OfIpv6ToTheSamePortElsewhereStay) {
 // ---- what comes for the former owner of an address is not the next one's
 
 // By a published port, and as answers to what the former owner has asked.
-TEST_F(Flows, OfAnAddressGoWithItsOwner) {
+TEST_F(Flows, EndWithTheOwnerOfTheirAddress) {
   const json config = Publish({Port(8053, 53, "udp")}, DualStack());
   Attach(config);
   const Server server = Server::Start(container(), Protocol::kUdp, "::", 53, "former");
@@ -238,7 +238,7 @@ TEST_F(Flows, OfAnAddressGoWithItsOwner) {
 }
 
 // One of a small range is soon another's; one that is asked for may be the next minute.
-TEST_F(Flows, OfAnIpv6AddressGoBeforeItIsAnothers) {
+TEST_F(Flows, EndBeforeTheirIpv6AddressGetsANewOwner) {
   json small = DualStack();
   small["ipam"]["ranges"][1][0]["rangeEnd"] = "fd00:26::ff";
   const json asking = DualStack({{"runtimeConfig", {{"ips", {"fd00:26::9"}}}}});
@@ -258,7 +258,7 @@ TEST_F(Flows, OfAnIpv6AddressGoBeforeItIsAnothers) {
   EXPECT_THAT(To(9000), IsEmpty());
 }
 
-TEST_F(Flows, OfANeighbourStayWhereAnAddressIsGivenBack) {
+TEST_F(Flows, StayIfANeighbourReleasesItsAddress) {
   Node& neighbour = AddContainer("neighbour");
   Attach(DualStack(), As("neighbour", neighbour));
   Attach(DualStack());

@@ -28,7 +28,7 @@ class Inbound : public World {
   Node& neighbour_ = AddContainer("neighbour");
 };
 
-TEST_F(Inbound, IsPublishedPortsAloneByDefault) {
+TEST_F(Inbound, AllowsOnlyPublishedPortsByDefault) {
   Add();
   EXPECT_THAT(Directly(outside()), NotReached());
   EXPECT_TRUE(IsSilent(outside(), {.to = "172.26.64.2", .port = 80}))
@@ -37,13 +37,13 @@ TEST_F(Inbound, IsPublishedPortsAloneByDefault) {
   EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "web");
 }
 
-TEST_F(Inbound, OfTheNodeAndNeighboursIsAnything) {
+TEST_F(Inbound, LetsTheNodeAndNeighboursReachAnyPort) {
   Add();
   EXPECT_THAT(Directly(host()), Reached());
   EXPECT_THAT(Directly(neighbour_), Reached());
 }
 
-TEST_F(Inbound, OfAnotherBridgeOfOursIsAnything) {
+TEST_F(Inbound, LetsOurOtherBridgesReachAnyPort) {
   Add();
   Node& other = AddContainer("other");
   Attach(Config(R"({"name": "other", "bridge": "other0", "ipam": {"ranges": [
@@ -52,7 +52,7 @@ TEST_F(Inbound, OfAnotherBridgeOfOursIsAnything) {
   EXPECT_THAT(Directly(other), Reached());
 }
 
-TEST_F(Inbound, AnswersPass) {
+TEST_F(Inbound, LetsAnswersPass) {
   Add({{"ipMasq", false}});
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
   Serve(outside(), Protocol::kUdp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
@@ -63,14 +63,14 @@ TEST_F(Inbound, AnswersPass) {
   }
 }
 
-TEST_F(Inbound, IsAnythingWithAny) {
+TEST_F(Inbound, AllowsAnythingWithAny) {
   Add({{"inbound", "any"}});
   EXPECT_THAT(Directly(outside()), Reached());
   DropForwarded();
   EXPECT_THAT(Directly(outside()), NotReached()) << "nobody accepts it, nor do we";
 }
 
-TEST_F(Inbound, GoesWithTheAllocation) {
+TEST_F(Inbound, IsRemovedWithTheAllocation) {
   Add();
   Detach(DualStack(), As("web", container()));
   Detach(DualStack(), As("neighbour", neighbour_));
@@ -78,7 +78,7 @@ TEST_F(Inbound, GoesWithTheAllocation) {
   EXPECT_EQ(Elements("closed6"), json::array());
 }
 
-TEST_F(Inbound, IsAnythingUnderTheReferenceNames) {
+TEST_F(Inbound, AllowsAnythingUnderTheReferenceNames) {
   const json config = Config(R"({"bridge": "nomad", "isGateway": true, "isDefaultGateway": true,
       "ipam": {"type": "host-local",
                "ranges": [[{"subnet": "172.26.64.0/20"}], [{"subnet": "fd00:26::/64"}]]}})");

@@ -42,7 +42,7 @@ class Localhost : public World, public ::testing::WithParamInterface<const char*
   Node& neighbour_ = AddContainer("neighbour");
 };
 
-TEST_P(Localhost, AsASourceReachesTheNodeNever) {
+TEST_P(Localhost, NeverReachesTheNodeAsASource) {
   Server server = Listen(host());
   // The kernel itself drops a source that is one of its addresses, 127.0.0.1, unless accept_local
   // is on.
@@ -52,7 +52,7 @@ TEST_P(Localhost, AsASourceReachesTheNodeNever) {
   EXPECT_THAT(server.Heard(), ElementsAre("172.26.64.2", "172.26.64.2"));
 }
 
-TEST_P(Localhost, AsASourceIsNotMasqueradedTowardsANeighbour) {
+TEST_P(Localhost, IsNotMasqueradedAsASourceTowardsANeighbour) {
   // Else a published port of the neighbour would answer it: the source is then the bridge's
   // address.
   Attach(Publish({Port(9000, 9000, "udp")}, Unchecked()), As("neighbour", neighbour_));
@@ -71,12 +71,12 @@ TEST_P(Localhost, IsClosedWhileOurTablesAreFlushed) {
   EXPECT_THAT(server.Heard(), ElementsAre("172.26.64.2", "172.26.64.2", "172.26.64.2"));
 }
 
-TEST_P(Localhost, OfTheNodeReachesPublishedPorts) {
+TEST_P(Localhost, ReachesPublishedPortsFromTheNode) {
   Serve(container(), Protocol::kTcp, {"172.26.64.2"}, 80, "web");
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "web");
 }
 
-TEST_P(Localhost, HasItsFilterAgainWhereSomebodyTookItAway) {
+TEST_P(Localhost, GetsAMissingFilterBackWithTheNextAdd) {
   host().Must({"tc", "qdisc", "delete", "dev", "nomad", "clsact"});
   Attach(Publish({Port(8081, 80)}, Unchecked()), As("third", AddContainer("third")));
   host().Must({"nft", "flush", "ruleset"});
@@ -85,7 +85,7 @@ TEST_P(Localhost, HasItsFilterAgainWhereSomebodyTookItAway) {
   EXPECT_THAT(server.Heard(), OnlyHonest());
 }
 
-TEST_P(Localhost, IsMissedByACheckThatMayNotRepair) {
+TEST_P(Localhost, FilterIsReportedMissingByAReadOnlyCheck) {
   json config = Publish({Port(8081, 80)}, Unchecked());
   config["repairOnCheck"] = false;
   const Variables third = As("third", AddContainer("third"));

@@ -68,7 +68,7 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
 
 // What has the port in the kernel keeps it; without it, the first network does. CHECK, doctor and
 // reconcile all say so, whichever name comes first.
-TEST_F(TwoNetworks, LeaveThePortToTheFirst) {
+TEST_F(TwoNetworks, LeaveThePortToTheFirstNetwork) {
   for (const auto& [name, prefix] : {std::pair("aaa", "10.97.0."), std::pair("zzz", "10.98.0.")}) {
     SCOPED_TRACE(name);
     json two = Two();
@@ -110,7 +110,7 @@ TEST_F(TwoNetworks, LeaveThePortToTheFirst) {
 
 // Two networks by the defaults alone are on one bridge, with one subnet, and have leases of their
 // own.
-TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
+TEST_F(TwoNetworks, SkipEachOthersAddressesInASharedSubnet) {
   const json one = DualStack();
   const json other = DualStack({{"name", "other"}});
   Node& second = AddContainer("second");
@@ -123,7 +123,7 @@ TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
   EXPECT_TRUE(Ping(third, "172.26.64.3"));
 }
 
-TEST_F(TwoNetworks, OnOneBridgeAreMadeAndRepairedByTheirAddsWithoutAWord) {
+TEST_F(TwoNetworks, ShareABridgeThatTheirAddsRepairSilently) {
   Attach(Config(), As("a1", container()));
   for (const json& second : {DualStack({{"name", "dual"}}),
                              Config({{"name", "other"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}})}) {
@@ -139,7 +139,7 @@ TEST_F(TwoNetworks, OnOneBridgeAreMadeAndRepairedByTheirAddsWithoutAWord) {
   EXPECT_THAT(AddressesOn(host(), "nomad"), testing::Contains("10.9.0.1/24"));
 }
 
-TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
+TEST_F(TwoNetworks, RemainingNetworkHasThePort) {
   AddBoth();
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
 
@@ -178,7 +178,7 @@ TEST_F(TwoNetworks, AFlushIsRepairedForBoth) {
   EXPECT_EQ(Answer(), "web");
 }
 
-TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
+TEST_F(TwoNetworks, KeepTheirPortFromAnotherContainer) {
   AddBoth();
   Must("DEL", One());
 
@@ -187,7 +187,7 @@ TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
 }
 
 // Two networks with one subnet, whose leases know nothing of each other.
-TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
+TEST_F(TwoNetworks, ATakenAddressIsNamed) {
   const std::string address = AddressOf(Must("ADD", One()));
   const json same = DualStack({{"name", "other"}, {"bridge", "other"}, {"isGateway", false}});
 
@@ -196,7 +196,7 @@ TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
 }
 
 // As `podman network rm` leaves it: the bridge is deleted by the runtime, without a DEL.
-TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByGc) {
+TEST_F(TwoNetworks, ARemovedNetworkIsForgottenByGc) {
   const json gone =
       Config(One().dump().c_str(),
              R"({"name": "gone", "bridge": "gone0", "ingressPolicy": "same-bridge"})");
@@ -220,7 +220,7 @@ TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByGc) {
 }
 
 // The bridge of a record with a live attachment is created again.
-TEST_F(TwoNetworks, ABridgeThatSomebodyDeletedUnderALivingAllocationIsNotForgotten) {
+TEST_F(TwoNetworks, ADeletedBridgeOfALiveAllocationIsNotForgotten) {
   const json check = WithResult(One(), Must("ADD", One()));
   host().Must({"ip", "link", "delete", "nomad"});
 

@@ -47,7 +47,7 @@ class Operator : public World {
 
 // ---- the operator's chain
 
-TEST_F(Operator, ChainIsAskedBeforeAnythingOfOursAccepts) {
+TEST_F(Operator, ChainIsTraversedBeforeOurAcceptRule) {
   AddWeb();
   EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
   EXPECT_THAT(RulesWith("-A ", "ip6tables"), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
@@ -92,7 +92,7 @@ TEST_F(Operator, ChainMayHaveAnotherName) {
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
 }
 
-TEST_F(Operator, ChainOfEachNetworkIsAsked) {
+TEST_F(Operator, ChainOfEachNetworkIsTraversed) {
   AddWeb();
   Attach(DualStack({{"name", "second"},
                     {"bridge", "second"},
@@ -102,7 +102,7 @@ TEST_F(Operator, ChainOfEachNetworkIsAsked) {
   EXPECT_THAT(RulesWith("-A CNI-FORWARD"), ElementsAre(HasSubstr("-j OPS"), kJumpToAdmin, kAccept));
 }
 
-TEST_F(Operator, WithoutIpv6HasNoIpv6TableMade) {
+TEST_F(Operator, GetsNoIpv6TableWithoutIpv6) {
   Attach(DualStack({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}),
          As("web", container()));
   EXPECT_THAT(Ruleset(), AllOf(HasSubstr("host nft ip filter"), Not(HasSubstr("ip6 filter"))));
@@ -130,7 +130,7 @@ TEST_F(Operator, GetsAnErrorForNetworksThatDisagreeAboutTheMarkBit) {
   EXPECT_EQ(Ruleset(), before);
 }
 
-TEST_F(Operator, MayChangeTheMarkBitOnceNobodyUsesTheOldOne) {
+TEST_F(Operator, MayChangeTheMarkBitOnceTheOldOneIsUnused) {
   AddWeb();
   Detach(Web(), As("web", container()));
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
@@ -273,7 +273,7 @@ TEST_F(Operator, FindsSctpInTheMap) {
 // ---- the operator's marks
 
 // Two uplinks, and answers go out by the one that the question came in by: the usual recipe.
-TEST_F(Operator, SavesHisOwnMarksOfConnectionsAlone) {
+TEST_F(Operator, SavesOnlyTheOperatorsConnectionMarks) {
   Node& second = AddContainer("second");
   host().Shell(R"(
 ip link add second index 71 type veth peer name eth0 netns second
@@ -312,7 +312,7 @@ ip link set eth0 up
 }
 
 // As the filters that come after ours see it, whatever else is in the mark.
-TEST_F(Operator, FindsOurMarkInHisForwardChainAndNowhereBehind) {
+TEST_F(Operator, SeesOurMarkOnlyInForwardChains) {
   AddWeb();
   host().Nft(
       "table inet look {\n"

@@ -24,7 +24,7 @@ class HostPort : public World {
   Node& other_;
 };
 
-TEST_F(HostPort, OnOneAddressIsRefusedWhereAnotherHasItOnAll) {
+TEST_F(HostPort, IsRefusedOnOneAddressIfTakenOnAll) {
   Take(On(""));
 
   for (const std::string address : {kHostIp4, kHostIp6}) {
@@ -34,7 +34,7 @@ TEST_F(HostPort, OnOneAddressIsRefusedWhereAnotherHasItOnAll) {
   }
 }
 
-TEST_F(HostPort, OnAllAddressesIsRefusedWhereAnotherHasItOnOne) {
+TEST_F(HostPort, IsRefusedOnAllAddressesIfTakenOnOne) {
   Take(On(kHostIp4));
 
   EXPECT_THAT(
@@ -42,27 +42,27 @@ TEST_F(HostPort, OnAllAddressesIsRefusedWhereAnotherHasItOnOne) {
       Msg(HasSubstr("host port tcp 8080 (as tcp 198.51.100.1:8080) is taken by job 'billing'")));
 }
 
-TEST_F(HostPort, OnAllAddressesIsRefusedAlsoWhenTheRulesWereFlushed) {
+TEST_F(HostPort, IsRefusedOnAllAddressesAfterAFlushToo) {
   Take(On(kHostIp4));
   host().Must({"nft", "flush", "ruleset"});
 
   EXPECT_EQ(ErrorCode(RunPlugin("ADD", On(""), As("other", other_))), 102);
 }
 
-TEST_F(HostPort, OverlapsInItsOwnFamilyAndProtocolAlone) {
+TEST_F(HostPort, OverlapsOnlyInItsFamilyAndProtocol) {
   Take(On("0.0.0.0"));
 
   Attach(On(kHostIp6), As("six", other_));
   Attach(On(kHostIp4, "udp"), As("udp", AddContainer("udp")));
 }
 
-TEST_F(HostPort, OnTwoAddressesMayHaveTwoOwners) {
+TEST_F(HostPort, MayHaveTwoOwnersOnTwoAddresses) {
   Take(On(kHostIp4));
 
   Attach(On("127.0.0.1"), As("other", other_));
 }
 
-TEST_F(HostPort, OfAStaleOwnerIsTakenOverWithEverythingThatOverlaps) {
+TEST_F(HostPort, IsTakenOverFromAStaleOwnerWithAllOverlaps) {
   Take(On(kHostIp4));
   KillContainer(container());
 
@@ -72,11 +72,11 @@ TEST_F(HostPort, OfAStaleOwnerIsTakenOverWithEverythingThatOverlaps) {
   EXPECT_FALSE(HasRecord("billing"));
 }
 
-TEST_F(HostPort, OfOneAllocationMayLeadElsewhereOnOneAddress) {
+TEST_F(HostPort, MayHaveAnotherTargetOnOneAddress) {
   Attach(Publish({Port(8080, 80), Port(8080, 81, "tcp", kHostIp4)}, DualStack()));
 }
 
-TEST_F(HostPort, OnAnAddressThatTheNodeLacksIsNamedOnStderr) {
+TEST_F(HostPort, IsNamedOnStderrIfTheNodeLacksItsAddress) {
   EXPECT_THAT(MustRun("ADD", On("203.0.113.9")),
               Err(HasSubstr("host port tcp 203.0.113.9:8080 is published on an address")));
 
@@ -84,13 +84,13 @@ TEST_F(HostPort, OnAnAddressThatTheNodeLacksIsNamedOnStderr) {
               HasSubstr("198.51.100.255"));
 }
 
-TEST_F(HostPort, OnAnAddressOfTheNodeIsNotCommentedOn) {
+TEST_F(HostPort, GivesNoMessageOnAnAddressOfTheNode) {
   for (const std::string address : {kHostIp4, kHostIp6, "127.0.0.1", "127.1.2.3", ""}) {
     EXPECT_EQ(MustRun("ADD", On(address)).err, "") << address;
   }
 }
 
-TEST_F(HostPort, ThatTheNodeListensOnIsNamedWithItsProcess) {
+TEST_F(HostPort, IsNamedIfAProcessOfTheNodeListensOnIt) {
   for (const std::string address : {"0.0.0.0", kHostIp4, "127.0.0.1"}) {
     const Server node = Server::Start(host(), Protocol::kTcp, address, 8080, "node");
     const Outcome added = MustRun("ADD", On(""));
@@ -102,7 +102,7 @@ TEST_F(HostPort, ThatTheNodeListensOnIsNamedWithItsProcess) {
   EXPECT_THAT(MustRun("ADD", On(kHostIp6, "udp")).err, HasSubstr("listens on ::;"));
 }
 
-TEST_F(HostPort, ThatTheNodeListensOnElsewhereIsNotCommentedOn) {
+TEST_F(HostPort, GivesNoMessageIfTheNodeListensElsewhere) {
   const Server other_address = Server::Start(host(), Protocol::kTcp, "127.0.0.1", 8080, "node");
   const Server other_port = Server::Start(host(), Protocol::kTcp, "0.0.0.0", 8081, "node");
   const Server other_protocol = Server::Start(host(), Protocol::kUdp, "0.0.0.0", 8080, "node");

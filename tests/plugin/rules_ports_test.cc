@@ -116,7 +116,7 @@ TEST_P(PublishedTcpPort, LeavesTheNeighboursOwnAddressesAlone) {
   EXPECT_EQ(Ask(neighbour_, {.to = "fd00:26::2", .port = 80}), (Reply{"web", "fd00:26::3"}));
 }
 
-TEST_P(PublishedTcpPort, LeavesItsAllocationTheWayOutUnderTheNodesAddress) {
+TEST_P(PublishedTcpPort, LetsItsAllocationOutUnderTheNodesAddress) {
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", kHostIp4}));
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", kHostIp6}));
@@ -140,7 +140,7 @@ TEST_P(PublishedUdpPort, AnswersEverybody) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "only UDP was published";
 }
 
-TEST_P(PublishedPort, ForOneHostAddressAnswersOnThatOneFromEverywhere) {
+TEST_P(PublishedPort, AnswersOnItsHostAddressFromEverywhere) {
   Add("tcp", kHostIp4);
   EXPECT_EQ(From(outside(), kHostIp4), (Reply{"web", kOutsideIp4}));
   EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kHostIp4}));
@@ -148,7 +148,7 @@ TEST_P(PublishedPort, ForOneHostAddressAnswersOnThatOneFromEverywhere) {
   EXPECT_EQ(From(container(), kHostIp4), (Reply{"web", kBridgeIp4}));
 }
 
-TEST_P(PublishedPort, ForOneHostAddressAnswersOnNoOther) {
+TEST_P(PublishedPort, DoesNotAnswerOnOtherHostAddresses) {
   Add("tcp", kHostIp4);
   for (const std::string address : {"127.0.0.1", "::1", kBridgeIp4, kBridgeIp6, kHostIp6}) {
     EXPECT_TRUE(IsSilent(host(), {.to = address, .port = 8080})) << address;
@@ -157,14 +157,14 @@ TEST_P(PublishedPort, ForOneHostAddressAnswersOnNoOther) {
   EXPECT_TRUE(IsSilent(neighbour_, {.to = kBridgeIp4, .port = 8080}));
 }
 
-TEST_P(PublishedPort, ForAnIpv6HostAddressAnswersThere) {
+TEST_P(PublishedPort, AnswersOnItsIpv6HostAddress) {
   Add("udp", kHostIp6);
   EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kOutsideIp6}));
   EXPECT_EQ(From(container(), kHostIp6), (Reply{"web", kBridgeIp6}));
   EXPECT_TRUE(IsSilent(outside(), {.protocol = Protocol::kUdp, .to = kHostIp4, .port = 8080}));
 }
 
-TEST_P(PublishedPort, ForLocalhostAnswersTheHostAlone) {
+TEST_P(PublishedPort, AnswersOnlyTheHostOnLocalhost) {
   Add("tcp", "127.0.0.1");
   EXPECT_EQ(From(host(), "127.0.0.1"), (Reply{"web", kBridgeIp4}));
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));

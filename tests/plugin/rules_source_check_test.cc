@@ -247,7 +247,7 @@ TEST_F(SourceCheck, IsReportedByAReadOnlyCheck) {
               Exits(Ne(0), MsgAndDetails(HasSubstr("chain source in table bridge nomad-bridge"))));
 }
 
-TEST_F(SourceCheck, GoesWithTheAllocation) {
+TEST_F(SourceCheck, IsRemovedWithTheAllocation) {
   UseOnce(DualStack());
   const Snapshot before = TakeHostSnapshot().Of({"host nft bridge"});
   UseOnce(DualStack());

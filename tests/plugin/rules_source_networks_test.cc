@@ -80,42 +80,42 @@ class CheckedNetworks : public World {
   json two_;
 };
 
-TEST_F(CheckedNetworks, OnTwoBridgesReachEachOtherAndOutside) {
+TEST_F(CheckedNetworks, ReachEachOtherAndOutsideOnTwoBridges) {
   Add(OnABridgeOfItsOwn());
   ExpectTraffic();
 }
 
-TEST_F(CheckedNetworks, OnOneBridgeReachEachOtherAndOutside) {
+TEST_F(CheckedNetworks, ReachEachOtherAndOutsideOnOneBridge) {
   Add(OnTheSameBridge());
   ExpectTraffic();
 }
 
 // Each adds its gateway to the bridge.
-TEST_F(CheckedNetworks, OnOneBridgeWithTwoSubnetsReachEachOtherAndOutside) {
+TEST_F(CheckedNetworks, ReachEachOtherAndOutsideOnOneBridgeWithTwoSubnets) {
   Add(OnABridgeOfItsOwn({{"bridge", "nomad"}, {"forceAddress", false}}));
   ExpectTraffic();
 }
 
 // The kernel's redirects make one direction pass between the ports, unseen by conntrack then.
-TEST_F(CheckedNetworks, WithTwoSubnetsReachEachOtherWithoutBrNetfilter) {
+TEST_F(CheckedNetworks, ReachEachOtherInTwoSubnetsWithoutBrNetfilter) {
   SetBridgeNf("0");
   Add(OnABridgeOfItsOwn({{"bridge", "nomad"}, {"forceAddress", false}}));
   ExpectTraffic();
 }
 
-TEST_F(CheckedNetworks, DropWhatIsSentInTheOthersName) {
+TEST_F(CheckedNetworks, DropForgedSourcesOfEachOther) {
   Add(OnABridgeOfItsOwn());
   ExpectDeaf(container(), one_, two_);
   ExpectDeaf(second_, two_, one_);
 }
 
-TEST_F(CheckedNetworks, OnOneBridgeDropWhatIsSentInTheOthersName) {
+TEST_F(CheckedNetworks, DropForgedSourcesOfEachOtherOnOneBridge) {
   Add(OnTheSameBridge());
   ExpectDeaf(container(), one_, two_);
   ExpectDeaf(second_, two_, one_);
 }
 
-TEST_F(CheckedNetworks, StayWhenTheOtherIsRemovedOrRepaired) {
+TEST_F(CheckedNetworks, WorkAfterTheOtherIsRepairedOrRemoved) {
   Add(OnTheSameBridge());
   host().Must({"nft", "flush", "ruleset"});
   MustCheck(config_, one_, As("one", container()));

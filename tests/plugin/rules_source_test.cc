@@ -137,7 +137,7 @@ class ForgedSource : public Masquerade {
   }
 };
 
-TEST_F(ForgedSource, DoesNotBecomeTheNodes) {
+TEST_F(ForgedSource, IsNotTranslatedToTheNodesAddress) {
   Server server = Listen(kOutsideIp4);
   Server server6 = Listen(kOutsideIp6);
   Send();
@@ -154,7 +154,7 @@ TEST_F(ForgedSource, IsNotAcceptedWhereForwardDrops) {
   EXPECT_EQ(server6.Heard(), std::vector<std::string>{kHostIp6}) << "the honest one alone";
 }
 
-TEST_F(ForgedSource, OfAnAllocationIsNotAcceptedFromOutside) {
+TEST_F(ForgedSource, IsNotAcceptedFromOutside) {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   outside().Must({"ip", "address", "add", "172.26.64.3/32", "dev", "uplink"});
   Server server = Server::Start(container(), Protocol::kUdp, "172.26.64.2", 9000, "container");

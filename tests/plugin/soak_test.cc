@@ -171,7 +171,7 @@ class Soak : public World {
   Clock::time_point start_;
 };
 
-TEST_F(Soak, LeavesEverySurvivorAtWorkAndNothingOfTheOthers) {
+TEST_F(Soak, LeavesLiveAttachmentsWorkingAndNothingOfOthers) {
   const unsigned seed = Number("NOMAD_BRIDGE_SOAK_SEED", std::random_device()());
   SCOPED_TRACE(Cat("NOMAD_BRIDGE_SOAK_SEED=", seed));
   random_.seed(seed);

@@ -43,7 +43,7 @@ TEST_F(Uninstall, IsRefusedWhileAnAttachmentIsAlive) {
   EXPECT_THAT(Entries("/run/plugins"), IsEmpty());
 }
 
-TEST_F(Uninstall, LeavesAndNamesWhatIsNotOurs) {
+TEST_F(Uninstall, LeavesAndNamesForeignFiles) {
   Write("bridge");
   ASSERT_THAT(Output("install -replace /run/plugins"), Not(IsEmpty()));
   fs::remove("/run/plugins/portmap");

@@ -7,8 +7,8 @@ namespace {
 
 const Living kIpvlan = {{"Ipvlan"}, {{"type", "ipvlan"}, {"master", "uplink"}}, {}};
 
-INSTANTIATE_TEST_SUITE_P(Plugins, GcOfOthers, ::testing::Values(kIpvlan), kNameOf);
-INSTANTIATE_TEST_SUITE_P(Plugins, GcOfRecorded, ::testing::Values(kIpvlan), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Plugins, GcOfForeignAttachments, ::testing::Values(kIpvlan), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Plugins, GcOfRecordedAttachments, ::testing::Values(kIpvlan), kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -5,14 +5,14 @@
 namespace nomad_bridge::test {
 namespace {
 
-class LossBy : public ProbeWorld {};
+class NetemLoss : public ProbeWorld {};
 
-TEST_P(LossBy, NetemIsNamedAndItsFixHeals) {
+TEST_P(NetemLoss, IsNamedAndItsFixRepairsIt) {
   BreakAndHeal(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Links,
-                         LossBy,
+                         NetemLoss,
                          ::testing::ValuesIn(std::vector<Broken>{
                              {"Uplink",
                               "tc qdisc add dev uplink root netem loss 100%",

@@ -60,7 +60,7 @@ class VlanRules : public Vlan, public ::testing::WithParamInterface<const char*>
 
 INSTANTIATE_TEST_SUITE_P(BridgeNetfilter, VlanRules, ::testing::Values("0", "1"));
 
-TEST_P(VlanRules, PublishedPortsAndTheWayOutWork) {
+TEST_P(VlanRules, AllowPublishedPortsAndTheWayOut) {
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   const Server inside = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "inside");
@@ -103,7 +103,7 @@ TEST_F(Vlan, ATrunkCarriesItsVlansWithTags) {
   EXPECT_TRUE(Ping(container(), AddressOf(member_result)));
 }
 
-TEST_F(Vlan, TheDefaultVlanIsKeptIfAskedFor) {
+TEST_F(Vlan, TheDefaultVlanIsKeptIfConfigured) {
   const json result = Attach(Config(R"({"vlan": 100, "preserveDefaultVlan": true})"));
   EXPECT_EQ(VlansOf(HostVethOf(result)), "1 Egress Untagged, 100 PVID Egress Untagged");
 }
@@ -133,7 +133,7 @@ TEST_F(Vlan, InVlan1TheBridgeIsTheGateway) {
 }
 
 // What the reference plugin leaves for the gateway: a veth pair.
-TEST_F(Vlan, APairOfTheReferencePluginsIsTakenAsItIs) {
+TEST_F(Vlan, AGatewayPairOfTheReferencePluginsIsReused) {
   host().Must({"ip", "link", "add", "nomad", "type", "bridge", "vlan_filtering", "1"});
   host().Must({"ip", "link", "add", "nomad.100", "type", "veth", "peer", "name", "veth9"});
   host().Must({"ip", "link", "set", "veth9", "master", "nomad", "up"});
@@ -157,7 +157,7 @@ TEST_F(Vlan, DelLeavesTheGatewayToTheOthers) {
   EXPECT_TRUE(Ping(other, "172.26.64.1"));
 }
 
-TEST_F(Vlan, WhateverIsChangedIsSeenRepairedAndReported) {
+TEST_F(Vlan, EveryChangeIsReportedAndRepaired) {
   const json config = Config(kVlan100);
   const json result = Attach(config);
   const std::string port = HostVethOf(result);
@@ -180,7 +180,7 @@ TEST_F(Vlan, WhateverIsChangedIsSeenRepairedAndReported) {
   }
 }
 
-TEST_F(Vlan, ThatIsChangedIsPutBackByReconcile) {
+TEST_F(Vlan, ChangedMembershipIsRepairedByReconcile) {
   const std::string port = HostVethOf(Attach(Config(kVlan100)));
   for (const std::string& damage : {Cat("bridge vlan del dev ", port, " vid 100"),
                                     Cat("bridge vlan add dev ", port, " vid 7"),

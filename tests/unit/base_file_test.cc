@@ -79,13 +79,13 @@ TEST_F(File, IsNamedInErrors) {
   EXPECT_NE(error.details().find("ENOENT"), std::string::npos);
 }
 
-TEST_F(Lock, OfARangeHoldsItsByteOnly) {
+TEST_F(Lock, HoldsOnlyItsByte) {
   const FileLock held = FileLock::Take(Path("lock"), 7, LockKind::kAttachment, "seven");
   EXPECT_FALSE(FileLock::TryTake(Path("lock"), 7, LockKind::kAttachment));
   EXPECT_TRUE(FileLock::TryTake(Path("lock"), 8, LockKind::kAttachment));
 }
 
-TEST_F(Lock, IsFreeAgainWhenItsHolderIsGone) {
+TEST_F(Lock, IsFreeAfterItsHolderIsDestroyed) {
   { const FileLock held = FileLock::Take(Path("lock"), ~0ULL, LockKind::kAttachment, "all ones"); }
   EXPECT_TRUE(FileLock::TryTake(Path("lock"), ~0ULL, LockKind::kAttachment));
 }

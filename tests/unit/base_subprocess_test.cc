@@ -17,7 +17,7 @@ TEST(Subprocess, IsKilledWhenItPrintsTooMuch) {
   EXPECT_EQ(RunSubprocess(Script("exec cat /dev/zero >&2")).how, End::kTooMuch);
 }
 
-TEST(Subprocess, ThatIsOverdueIsKilledAndWhatItPrintedIsKept) {
+TEST(Subprocess, IsKilledAfterItsTimeoutAndItsOutputIsKept) {
   Subprocess program = Script("echo answer; echo reason >&2; exec sleep 1000");
   program.timeout = std::chrono::milliseconds(200);
   const ExitInfo exit = RunSubprocess(program);
@@ -34,7 +34,7 @@ TEST(Subprocess, InheritsNoVariable) {
   EXPECT_EQ(RunSubprocess(program).out, "A=1\nB=\n");
 }
 
-TEST(Subprocess, ThatCannotBeStartedIsAnError) {
+TEST(Subprocess, IsAnErrorIfItCannotBeStarted) {
   Subprocess program = Script("");
   program.path = "/nowhere/none";
   EXPECT_THAT(Caught([&] { return RunSubprocess(program); }),

@@ -10,7 +10,7 @@ TEST(CutUtf8, NeverEndsInsideACharacter) {
   EXPECT_EQ(CutUtf8("short", 100), "short");
 }
 
-TEST(Printable, KeepsUtf8AndReplacesWhatBreaksALine) {
+TEST(Printable, KeepsUtf8AndReplacesControlCharactersAndQuotes) {
   EXPECT_EQ(Printable("job=zürich €"), "job=zürich €");
   EXPECT_EQ(Printable("a\nb\tc\x7f"), "a b c ");
   EXPECT_EQ(Printable("say \"hi\" \\ there"), "say 'hi' ' there");
@@ -25,7 +25,7 @@ TEST(Printable, ReplacesEveryByteOfInvalidUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
 }
 
-TEST(SplitFields, AreWhatStandsBetweenSeparators) {
+TEST(SplitFields, ReturnsTheTextBetweenSeparators) {
   EXPECT_THAT(SplitFields("one\ntwo three\n", "\n"), ElementsAre("one", "two three"));
   EXPECT_THAT(SplitFields("\t nameserver  192.0.2.1", " \t"),
               ElementsAre("nameserver", "192.0.2.1"));
@@ -33,7 +33,7 @@ TEST(SplitFields, AreWhatStandsBetweenSeparators) {
   EXPECT_THAT(SplitFields("", " "), IsEmpty());
 }
 
-TEST(TakeUntil, LeavesWhatStandsBehind) {
+TEST(TakeUntil, LeavesTheTextAfterTheSeparator) {
   std::string_view rest = "a,,b";
   EXPECT_EQ(TakeUntil(',', rest), "a");
   EXPECT_EQ(TakeUntil(',', rest), "");
@@ -50,7 +50,7 @@ TEST(FindNumber, TakesNothingButANumberInRange) {
   }
 }
 
-TEST(ShellWord, IsOneWordInWhichAShellExpandsNothing) {
+TEST(ShellWord, IsOneWordThatAShellDoesNotExpand) {
   EXPECT_EQ(ShellWord("/opt/cni/bin"), "/opt/cni/bin");
   EXPECT_EQ(ShellWord(""), "''");
   EXPECT_EQ(ShellWord("$(id) `id` $HOME *"), "'$(id) `id` $HOME *'");

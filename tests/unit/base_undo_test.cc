@@ -24,7 +24,7 @@ TEST(Undo, DoesNothingAfterKeep) {
   EXPECT_FALSE(ran);
 }
 
-TEST(Undo, GoesOnPastAStepThatFails) {
+TEST(Undo, ContinuesAfterAFailedStep) {
   bool ran = false;
   {
     Undo undo;

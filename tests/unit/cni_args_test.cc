@@ -48,7 +48,7 @@ TEST(ParseArgs, ReadsAddressAndMac) {
 }
 
 // A job may have labels of its own, "ip" and "mac" among them.
-TEST(ParseArgs, TakesKeysInAnotherLetterCaseForLabels) {
+TEST(ParseArgs, TreatsKeysInAnotherLetterCaseAsLabels) {
   const cni::Args args = cni::ParseArgs("IgnoreUnknown=1;ip=hello;mac=mini");
   EXPECT_EQ(args.labels, (cni::Labels{{"ip", "hello"}, {"mac", "mini"}}));
   EXPECT_FALSE(args.ip);
@@ -63,7 +63,7 @@ TEST(ParseArgs, TakesTheLastOfDuplicates) {
   EXPECT_EQ(Refused("IgnoreUnknown=1;IgnoreUnknown=0;x=y").code(), Code::kInvalidEnvironment);
 }
 
-TEST(ParseArgs, NamesAKeyThatNoOrchestratorWrites) {
+TEST(ParseArgs, NamesAForgedKey) {
   EXPECT_EQ(cni::ParseArgs("NOMAD_JOB_ID=a;nomad_job_id=b").forged_key, "nomad_job_id");
   EXPECT_EQ(cni::ParseArgs("K8S_POD_NAME=a;K8S_POD_NAME=b").forged_key, "K8S_POD_NAME");
   EXPECT_EQ(cni::ParseArgs("NOMAD_JOB_ID=a;NOMAD_X_1=b;IgnoreUnknown=1;team=a;Team=b").forged_key,

@@ -13,7 +13,7 @@ Error Unusable(const std::string& answer) {
   return Caught([&] { return Parsed(answer); });
 }
 
-TEST(ParseDelegated, ReadsEveryVersionsShapeWhateverTheConfigs) {
+TEST(ParseDelegated, ReadsEveryVersionUnderEveryConfigVersion) {
   const std::string by_family =
       R"("ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}]},)"
       R"("ip6":{"ip":"fd00::5/64"},"dns":{"nameservers":["10.0.0.1"]}})";
@@ -39,7 +39,7 @@ TEST(ParseDelegated, ReadsEveryVersionsShapeWhateverTheConfigs) {
   }
 }
 
-TEST(ParseDelegated, TakesTheConfigsVersionForAMissingOne) {
+TEST(ParseDelegated, UsesTheConfigsVersionIfItsOwnIsMissing) {
   EXPECT_EQ(Parsed(R"({"ip4":{"ip":"10.0.0.5/24"}})", "0.2.0").ips.size(), 1U);
   EXPECT_EQ(Parsed(R"({"cniVersion":"","ips":[{"address":"10.0.0.5/24"}]})", "1.0.0").ips.size(),
             1U);

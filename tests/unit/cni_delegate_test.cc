@@ -99,7 +99,7 @@ TEST_F(DelegatedIpam, IsTheFirstRegularFileOfThatNameInCniPath) {
   EXPECT_EQ(InvokeIn(cni_path + ':'), "first\n");
 }
 
-TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSuccessForGoCni) {
+TEST_F(DelegatedIpam, IsAnErrorThatListsTheDirectoriesIfMissing) {
   const Error error =
       Caught([&] { return InvokeIn("/nowhere:/opt/none", cni::Verb::kDel, "{}", "dhcpp"); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
@@ -107,7 +107,7 @@ TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSucces
   EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
 }
 
-TEST_F(DelegatedIpam, WithoutADirectoryToLookInIsAnError) {
+TEST_F(DelegatedIpam, IsAnErrorIfCniPathIsEmpty) {
   for (const char* const path : {"", ":", "::"}) {
     EXPECT_THAT(Caught([&] { return InvokeIn(path, cni::Verb::kDel); }),
                 IsError(Code::kInvalidEnvironment, "CNI_PATH is empty"));
@@ -130,7 +130,7 @@ TEST_F(DelegatedIpam, IsNeverThisProgramItself) {
               IsError(Code::kInvalidConfig, "invalid 'ipam.type': 'x'", HasSubstr("this program")));
 }
 
-TEST_F(DelegatedIpam, ThatCannotBeStartedIsNamed) {
+TEST_F(DelegatedIpam, IsNamedIfItCannotBeStarted) {
   WritePlugin("true");
   fs::permissions(Path("x"), fs::perms::owner_read);
   const Error no_right = Caught([&] { return Invoke(); });
@@ -206,7 +206,7 @@ TEST_F(DelegatedIpam, GetsNoDescriptorOfOursNorOfTheRuntimes) {
       "none\n");
 }
 
-TEST_F(DelegatedIpam, MayBeKilledByAPipeThatNobodyReads) {
+TEST_F(DelegatedIpam, MayBeKilledBySigpipe) {
   const std::string ignored = Run("grep SigIgn /proc/self/status | cut -f2");
   EXPECT_EQ(std::stoull(ignored, nullptr, 16) & (1U << (SIGPIPE - 1)), 0U) << ignored;
 }
@@ -245,7 +245,7 @@ TEST_F(DelegatedIpam, HasItsStderrCopiedToOurs) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a reason\n");
 }
 
-TEST_F(DelegatedIpam, ThatDoesNotAnswerIsKilledWithAllItStarted) {
+TEST_F(DelegatedIpam, IsKilledWithItsChildrenIfItDoesNotAnswer) {
   WritePlugin("sleep 1000 & echo $! >helper; echo $$ >itself; echo asking >&2; sleep 1000");
 
   EXPECT_THAT(Overdue(cni::Verb::kCheck, std::chrono::milliseconds(500)),
@@ -258,7 +258,7 @@ TEST_F(DelegatedIpam, ThatDoesNotAnswerIsKilledWithAllItStarted) {
   AwaitEnd(Written("helper"));
 }
 
-TEST_F(DelegatedIpam, ThatClosesItsStreamsAndStaysIsKilledToo) {
+TEST_F(DelegatedIpam, IsKilledIfItClosesItsStreamsAndKeepsRunning) {
   WritePlugin("exec <&- >&- 2>&-; exec sleep 1000");
   EXPECT_THAT(Overdue(cni::Verb::kAdd, std::chrono::milliseconds(200)), IsError(Code::kTryAgain));
   EXPECT_FALSE(HasChildren());
@@ -297,7 +297,7 @@ TEST_F(DelegatedIpam, MayLeaveDetailsOutOfItsErrorAndSpellItAsGoReadsIt) {
   EXPECT_EQ(static_cast<int>(Failure(R"(echo '{"msg": "none"}'; exit 1)").code()), 0);
 }
 
-TEST_F(DelegatedIpam, ThatFailsWithoutAnErrorIsReportedWithItsOutput) {
+TEST_F(DelegatedIpam, IsReportedWithItsOutputIfItFailsWithoutAnError) {
   EXPECT_THAT(Failure("exit 3"),
               IsError(Code::kDelegate, "IPAM plugin 'x' failed at ADD", "exit code 3"));
 

@@ -9,7 +9,7 @@ json Parse(const std::string& text) {
   return *cni::ParseJson(text, "stdin");
 }
 
-TEST(ParseJson, TakesTheLastOfAKeyThatStandsTwice) {
+TEST(ParseJson, TakesTheLastValueOfADuplicateKey) {
   EXPECT_EQ(Parse(R"({"name":"a","name":"b"})").dump(), R"({"name":"b"})");
   EXPECT_EQ(Parse(R"({"ipam":{"type":"x"},"ipam":{}})").dump(), R"({"ipam":{}})");
 }
@@ -98,7 +98,7 @@ TEST(JsonView, FindsKeysInAnyLetterCase) {
   EXPECT_FALSE(view.Find("absent"));
 }
 
-TEST(JsonView, RefusesAKeyThatIsThereInTwoLetterCases) {
+TEST(JsonView, RefusesAKeyInTwoLetterCases) {
   const json config = Parse(R"({"ipam":[{"DataDir":"/x","dataDir":"/x","other":1,"Other":2}]})");
   const cni::JsonView ipam = cni::JsonView(config, "").ElementsOf("ipam")[0];
   EXPECT_THAT(Caught([&] { return ipam.Find("dataDir"); }),
@@ -161,7 +161,7 @@ TEST(JsonView, RefusesIntegersOutOfRange) {
   }
 }
 
-TEST(JsonView, TakesAnEmptyStringForNone) {
+TEST(JsonView, TreatsAnEmptyStringAsAbsent) {
   const json config = Parse(R"({"gateway":"","dataDir":""})");
   const cni::JsonView view(config, "");
   EXPECT_FALSE(view.FindAddress("gateway"));

@@ -4,7 +4,7 @@
 namespace nomad_bridge {
 namespace {
 
-TEST(DescribeLabels, ShowsWellKnownOnesAloneUnderShortNames) {
+TEST(DescribeLabels, ShowsOnlyWellKnownLabelsUnderShortNames) {
   const cni::Labels labels = {{"team", "blue"},
                               {"K8S_POD_NAMESPACE", "default"},
                               {"NOMAD_REGION", "eu"},
@@ -39,7 +39,7 @@ TEST(NameOwner, NamesJobGroupAndAllocation) {
   EXPECT_EQ(cni::NameOwner({{"K8S_POD_NAME", "web"}}, "id"), "pod 'web'");
 }
 
-TEST(RuntimeFix, IsNomadsForItsAllocationsAlone) {
+TEST(RuntimeFix, NamesNomadOnlyForItsAllocations) {
   const cni::ShortLabels nomads = {{"job", "billing"}};
   constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
   EXPECT_EQ(cni::RuntimeFix("stop", "id", nomads).Line(), "fix: nomad alloc stop id");
@@ -62,7 +62,7 @@ TEST(NameOwner, QuotesAHostileValueShortAndSafe) {
   EXPECT_EQ(text, Printable(text));
 }
 
-TEST(ParentJob, IsWhatAPeriodicOrDispatchedOneWasMadeFrom) {
+TEST(ParentJob, IsTheParentOfAPeriodicOrDispatchedJob) {
   for (const auto& [job, parent] : std::map<std::string, std::string>{
            {"batch/dispatch-1700000000-8f2a7c1d", "batch"},
            {"batch/dispatch-nightly-1700000000-8f2a7c1d", "batch"},

@@ -185,7 +185,7 @@ TEST(ReadRequest, RefusesAnUnknownVerbAfterTheConfig) {
   EXPECT_EQ(Refused({{"CNI_COMMAND", "add"}}).msg(), "unknown CNI_COMMAND: add");
 }
 
-TEST(ReadRequest, TakesEveryVersionAndAMissingOneForTheOldest) {
+TEST(ReadRequest, AcceptsEveryVersionAndDefaultsToTheOldest) {
   for (const std::string& version : cni::SupportedVersions()) {
     const Answer answer = Read(kAdd, ConfigOf(version));
     EXPECT_EQ(answer.request.cni_version, version);
@@ -197,7 +197,7 @@ TEST(ReadRequest, TakesEveryVersionAndAMissingOneForTheOldest) {
   }
 }
 
-TEST(ReadRequest, RefusesVersionsWithTheListOfThose) {
+TEST(ReadRequest, RefusesVersionsAndListsTheSupportedOnes) {
   for (const char* const version : {"1.1", "0.4", "1.2.0", "1.1.0 ", "0.3.2", "x"}) {
     EXPECT_THAT(
         Refused(kAdd, ConfigOf(version)),

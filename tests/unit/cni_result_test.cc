@@ -131,7 +131,7 @@ TEST(ParseResult, ReadsEveryFieldOf110) {
   EXPECT_EQ(read.dns, result.dns);
 }
 
-TEST(ParseResult, TakesAResultOfTheSameShapeOnly) {
+TEST(ParseResult, AcceptsOnlyAResultOfTheSameShape) {
   const auto family = [](const std::string& version) {
     return cni::IsAtLeast(version, "1.0.0") ? 2 : cni::IsAtLeast(version, "0.3.0") ? 1 : 0;
   };
@@ -149,14 +149,14 @@ TEST(ParseResult, TakesAResultOfTheSameShapeOnly) {
   }
 }
 
-TEST(ParseResult, TakesTheConfigsVersionForAMissingOne) {
+TEST(ParseResult, UsesTheConfigsVersionIfItsOwnIsMissing) {
   EXPECT_EQ(Parsed(json::parse(R"({"ip4":{"ip":"10.0.0.5/24"}})"), "0.2.0").ips.size(), 1U);
   EXPECT_EQ(Parsed(json::parse(R"({"cniVersion":"","ips":[{"address":"10.0.0.5/24"}]})"), "1.0.0")
                 .ips.size(),
             1U);
 }
 
-TEST(ParseResult, ReadsKeysInAnyLetterCaseAndEmptyGatewaysAsNone) {
+TEST(ParseResult, ReadsKeysInAnyLetterCaseAndTreatsEmptyGatewaysAsAbsent) {
   const cni::Result result = Parsed(
       json::parse(R"({"IPs":[{"Address":"10.0.0.5/24","gateway":"","Interface":null}],"DNS":{}})"),
       "1.0.0");
@@ -165,7 +165,7 @@ TEST(ParseResult, ReadsKeysInAnyLetterCaseAndEmptyGatewaysAsNone) {
   EXPECT_FALSE(result.ips[0].interface);
 }
 
-TEST(ParseResult, NamesThePathOfWhatIsWrong) {
+TEST(ParseResult, NamesThePathOfAnInvalidValue) {
   const struct {
     const char* text;
     const char* path;

@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                          "nomad_add_user_args.txt nomad_add_transparent_proxy.txt "
                          "nomad_add_dropped_group.txt podman_add.txt")));
 
-TEST(RuntimesArgs, OfUsersMayHoldEqualsSignsAndNothing) {
+TEST(RuntimesArgs, UserArgsMayHaveEqualsSignsAndEmptyValues) {
   const config::Config config =
       config::ParseConfig(Read(kSent[5], test::ReadFixture("args/nomad_add_user_args.txt")),
                           cni::TypeOf("nomad-bridge"));
@@ -100,7 +100,7 @@ TEST(RuntimesArgs, OfUsersMayHoldEqualsSignsAndNothing) {
   EXPECT_THAT(config.labels, Contains(cni::Label{"empty", ""}));
 }
 
-TEST(RuntimesArgs, OfPodmanAskForAnAddressAndAMac) {
+TEST(RuntimesArgs, PodmanArgsRequestAnAddressAndAMac) {
   const config::Config config = config::ParseConfig(
       Read(kSent[5], test::ReadFixture("args/podman_add.txt")), cni::TypeOf("nomad-bridge"));
   EXPECT_THAT(config.ipam.requested, ElementsAre(*Ip::Parse("172.26.64.99")));

@@ -26,7 +26,7 @@ TEST(IpamConfig, TakesBareRangesFromTheRuntime) {
   EXPECT_EQ(config.ipam.ranges[0].at(0).subnet, Cidr::Parse("10.4.0.0/24"));
 }
 
-TEST(IpamConfig, TakesTheDefaultSubnetForARangeWithoutOne) {
+TEST(IpamConfig, UsesTheDefaultSubnetForARangeWithoutOne) {
   const config::Config config =
       Parsed(R"({"ipam":{"rangeStart":"172.26.65.0","gateway":"172.26.79.254"}})");
   ASSERT_THAT(config.ipam.ranges, SizeIs(1));

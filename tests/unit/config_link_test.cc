@@ -4,7 +4,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-TEST(LinkConfig, RefusesBridgeNamesThatMeanSomethingElse) {
+TEST(LinkConfig, RefusesInvalidAndReservedBridgeNames) {
   const auto names = R"(["", "a/b", "a:b", "a b", "a\t", ".", "..", "sixteen-bytes-xx", "all",
                          "default", "lo", "br%d", "a\u0000"])"_json;
   for (const json& name : names) {
@@ -63,7 +63,7 @@ TEST(LinkConfig, RefusesMulticastAndZeroMacs) {
   }
 }
 
-TEST(LinkConfig, HasADefaultGatewayUnlessThereAreRoutesOrTheKeySaysSo) {
+TEST(LinkConfig, HasADefaultGatewayUnlessRoutesOrTheKeyDisableIt) {
   const auto link_of = [](const char* text) { return Parsed(text).link; };
   EXPECT_FALSE(link_of(R"({"ipam":{"routes":[]}})").is_default_gateway);
   EXPECT_TRUE(link_of(R"({"ipam":{"routes":null}})").is_default_gateway);
@@ -103,7 +103,7 @@ TEST(LinkConfig, ReadsTheOptionsOfABridgePort) {
   EXPECT_EQ(link.GatewayVlan(), 4094);
 }
 
-TEST(LinkConfig, HasAGatewayBesidesTheBridgeOnlyInAVlan) {
+TEST(LinkConfig, HasASeparateGatewayOnlyInAVlan) {
   const config::LinkConfig trunk = Parsed(R"({"vlanTrunk":[{"id":7}]})").link;
   EXPECT_TRUE(trunk.port.vlans);
   EXPECT_EQ(trunk.gateway_ifname, "nomad");

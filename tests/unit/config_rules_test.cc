@@ -88,7 +88,7 @@ TEST(RulesConfig, ReadsTheIngressPolicy) {
   ExpectInvalid({R"({"ingressPolicy":"sesame"})", "'ingressPolicy': \"sesame\""});
 }
 
-TEST(RulesConfig, ReadsWhatMayComeIn) {
+TEST(RulesConfig, ReadsInbound) {
   EXPECT_EQ(Parsed("{}").rules.inbound, firewall::Inbound::kPublished);
   EXPECT_EQ(ParsedBy("firewall", "{}").rules.inbound, firewall::Inbound::kAny);
   EXPECT_EQ(Parsed(R"({"inbound":"any"})").rules.inbound, firewall::Inbound::kAny);

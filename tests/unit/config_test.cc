@@ -3,7 +3,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-TEST(ParseConfig, MakesACompleteNetworkOfNothing) {
+TEST(ParseConfig, MakesACompleteNetworkWithoutOptions) {
   const config::Config config = Parsed(R"({"name":"nomad"})");
   EXPECT_EQ(config.link.bridge, "nomad");
   EXPECT_EQ(config.link.mtu, 0);
@@ -40,7 +40,7 @@ TEST(ParseConfig, ReadsTheBridgePartOfNomadsOwnList) {
   EXPECT_THAT(config.ipam.ranges, SizeIs(2));
 }
 
-TEST(ParseConfig, ReadsKeysInAnyLetterCaseAndTakesNullForAbsent) {
+TEST(ParseConfig, ReadsKeysInAnyLetterCaseAndTreatsNullAsAbsent) {
   const config::Config config =
       Parsed(R"({"BRIDGE":"br7","IPAM":{"DataDir":"/x"},"mtu":null,"dns":null,"prevResult":null})");
   EXPECT_EQ(config.link.bridge, "br7");
@@ -169,7 +169,7 @@ TEST(ParseConfig, IgnoresBadArgumentsForRulesAndLoopback) {
   EXPECT_THROW(ParsedBy("bridge", "{}", "none"), Error);
 }
 
-TEST(ParseConfig, TakesForeignKeysThatAskForNothing) {
+TEST(ParseConfig, AcceptsForeignKeysWithoutEffect) {
   EXPECT_NO_THROW(Parsed(R"({
       "vlan": 0, "vlanTrunk": [], "preserveDefaultVlan": false, "macspoofchk": false, "portIsolation": false,
       "enabledad": false, "disableContainerInterface": false, "markMasqBit": 13, "externalSetMarkChain": "",
@@ -207,7 +207,7 @@ config::LenientConfig Lenient(const char* text) {
   return config::ParseLenient({*config, ""}, cni::TypeOf("nomad-bridge").defaults);
 }
 
-TEST(ParseLenient, ReadsWhatIsThere) {
+TEST(ParseLenient, ReadsValidKeys) {
   const config::LenientConfig found = Lenient(R"({"Bridge":"br7","ipam":{"dataDir":"/x"}})");
   EXPECT_EQ(found.bridge, "br7");
   EXPECT_EQ(found.data_dir, "/x");

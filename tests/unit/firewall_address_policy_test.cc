@@ -13,7 +13,7 @@ std::vector<std::string> SetsOf(const std::vector<nft::Element>& elements) {
   return sets;
 }
 
-TEST(AddressPolicy, IsInTheSetsOfWhatItAllows) {
+TEST(AddressPolicy, IsInTheSetsOfItsOptions) {
   const Ip ip = Ip::Parse("10.0.0.2").value();
   EXPECT_THAT(SetsOf(Elements({{.address = ip}}, "c")), ElementsAre("alloc4"));
   EXPECT_THAT(SetsOf(Elements({{.address = ip, .masquerade = true}}, "c")),
@@ -26,7 +26,7 @@ TEST(AddressPolicy, IsInTheSetsOfWhatItAllows) {
               ElementsAre("alloc4", "closed4"));
 }
 
-TEST(AddressPolicy, OfIpv6IsInTheSetsOfIpv6) {
+TEST(AddressPolicy, IsInTheIpv6SetsForAnIpv6Address) {
   const std::vector<nft::Element> elements = Elements(
       {{.address = Ip::Parse("fd00::2").value(), .masquerade = true, .snat = true}}, "veth1 x");
   EXPECT_THAT(SetsOf(elements), ElementsAre("alloc6", "masq6", "snat6"));

@@ -82,7 +82,7 @@ TEST_F(Allocator, PassesOverAddressesInUse) {
 }
 
 // Whoever is asked may have to ask the kernel: not of each address of a pool that is nearly full.
-TEST_F(Allocator, AsksOfFewAddressesWhetherTheyAreInUse) {
+TEST_F(Allocator, ChecksFewAddressesForUse) {
   Use({{Spec("10.0.0.0/20")}});
   Fill("10.0.0.2", 3000);
   int asked = 0;
@@ -141,7 +141,7 @@ TEST_F(Allocator, TakesTheFirstGapAfterTheMark) {
   }
 }
 
-TEST_F(Allocator, GoesOnThroughTheRangesOfASetAndAroundThem) {
+TEST_F(Allocator, ContinuesThroughTheRangesOfASetAndStartsAgain) {
   Use({{Spec("10.0.0.0/24", {.start = At("10.0.0.250")}),
         Spec("10.0.9.0/24", {.end = At("10.0.9.2")})}});
   store_->SetLastReserved(0, At("10.0.0.253"));
@@ -152,7 +152,7 @@ TEST_F(Allocator, GoesOnThroughTheRangesOfASetAndAroundThem) {
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.252/24"));
 }
 
-TEST_F(Allocator, ComesToEarlierRangesLastIfTheMarkIsInALaterOne) {
+TEST_F(Allocator, TriesEarlierRangesLastIfTheMarkIsInALaterOne) {
   Use({{Spec("10.0.0.0/24"), Spec("10.0.9.0/24", {.start = At("10.0.9.250")})}});
   store_->SetLastReserved(0, At("10.0.9.253"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.9.254/24"));
@@ -206,13 +206,13 @@ TEST_F(Allocator, LeapsOverASolidBlockToItsVeryEnd) {
   EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(behind + "/20"));
 }
 
-TEST_F(Allocator, GoesOnWithTheFirstOfTheNextRangeBehindOneThatIsFull) {
+TEST_F(Allocator, TakesTheFirstAddressOfTheNextRangeAfterAFullOne) {
   Use({{Spec("10.0.0.0/23"), Spec("10.1.0.0/24", {.start = At("10.1.0.10")})}});
   Fill("10.0.0.2", 509);
   EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre("10.1.0.10/24"));
 }
 
-TEST_F(Allocator, FindsAFreeAddressAlsoIfThereAreLeasesWhereverALeapLands) {
+TEST_F(Allocator, FindsAFreeAddressEvenIfEveryLeapHitsALease) {
   Use({{Spec("fd00::/8")}});
   Fill("fd00::2", 300);
   Ip landing = At("fd00::1").Plus(129);  // behind the single steps
@@ -287,7 +287,7 @@ TEST_F(Allocator, RefusesTwoRequestsInOneSet) {
               IsError(Code::kInvalidConfig, "failed to allocate all requested IPs: 10.0.0.6"));
 }
 
-TEST_F(Allocator, MarksWhatWasReservedLast) {
+TEST_F(Allocator, MarksTheLastReservedAddress) {
   Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
   Allocate(kAlice);
   EXPECT_EQ(store_->LastReserved(0), At("10.0.0.2"));

@@ -21,14 +21,14 @@ Error Refusal(const std::vector<std::vector<RangeSpec>>& specs) {
   return Caught([&] { return MakeRangeSets(specs); });
 }
 
-TEST(Range, OfIpv4DefaultsToAllButNetworkAndBroadcast) {
+TEST(Range, DefaultsToAllButNetworkAndBroadcastInIpv4) {
   const Range range = Only(Spec("172.26.64.0/20"));
   EXPECT_EQ(range.first, At("172.26.64.1"));
   EXPECT_EQ(range.last, At("172.26.79.254"));
   EXPECT_EQ(range.gateway, At("172.26.64.1"));
 }
 
-TEST(Range, OfIpv6DefaultsToAllUpToTheLastAddress) {
+TEST(Range, DefaultsToAllUpToTheLastAddressInIpv6) {
   const Range range = Only(Spec("fd00:a::/64"));
   EXPECT_EQ(range.first, At("fd00:a::1"));
   EXPECT_EQ(range.last, At("fd00:a::ffff:ffff:ffff:ffff"));

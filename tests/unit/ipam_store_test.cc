@@ -76,7 +76,7 @@ TEST_F(LeaseStore, ReleasesALeaseOfItsOwnerOnly) {
   store.Release(At("10.0.0.5"), kAlice);
 }
 
-TEST_F(LeaseStore, TakesAnOldLeaseWithoutInterfaceForAllInterfaces) {
+TEST_F(LeaseStore, ReadsAnOldLeaseWithoutInterfaceAsOneForAllInterfaces) {
   Write("10.0.0.5", "alice\n");
   Store store = Open();
   EXPECT_EQ(store.FindOwner(At("10.0.0.5")), (LeaseOwner{.container_id = "alice", .ifname = ""}));
@@ -86,7 +86,7 @@ TEST_F(LeaseStore, TakesAnOldLeaseWithoutInterfaceForAllInterfaces) {
   EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
 }
 
-TEST_F(LeaseStore, TakesAFileThatIsNoLeaseForAReservation) {
+TEST_F(LeaseStore, TreatsAFileThatIsNotALeaseAsAReservation) {
   for (const char* const text : {"",
                                  "\n",
                                  "for the printer\n",
@@ -173,7 +173,7 @@ TEST_F(LeaseStore, NamesAFileInPlaceOfItsDirectory) {
   EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 
-TEST_F(LeaseStore, LeavesNoLeaseThatCouldNotBeWrittenWhole) {
+TEST_F(LeaseStore, LeavesNoPartlyWrittenLease) {
   Store store = Open();
   // The kernel refuses the write after the file was created, as on a full disk.
   const rlimit unlimited{.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};

@@ -11,14 +11,14 @@ cni::Request RequestIn(const std::string& netns_path) {
   return {.id = {"nomad", "alloc-1", "eth0"}, .netns_path = netns_path};
 }
 
-TEST(AddressesIn, AreThoseOfTheInterfaceInTheSandbox) {
+TEST(AddressesIn, BelongToTheInterfaceInTheSandbox) {
   const cni::Result result = {
       .interfaces = {{.name = "eth0"}, {.name = "eth0", .sandbox = "/run/netns/a"}},
       .ips = {{.interface = 0, .address = kOther}, {.interface = 1, .address = kOurs}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), ElementsAre(kOurs));
 }
 
-TEST(AddressesIn, PreferTheSandboxThatWasAskedFor) {
+TEST(AddressesIn, PreferTheRequestedSandbox) {
   const cni::Result result = {
       .interfaces = {{.name = "eth0", .sandbox = "/run/netns/b"},
                      {.name = "eth0", .sandbox = "/run/netns/a"}},
@@ -33,12 +33,12 @@ TEST(AddressesIn, AreFoundUnderAnotherSpellingOfTheSandbox) {
   EXPECT_THAT(link::AddressesIn(result, RequestIn("")), ElementsAre(kOurs));
 }
 
-TEST(AddressesIn, IncludeThoseThatNameNoInterface) {
+TEST(AddressesIn, IncludeAddressesWithoutAnInterface) {
   const cni::Result result = {.ips = {{.address = kOurs}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), ElementsAre(kOurs));
 }
 
-TEST(AddressesIn, LeaveOutThoseOfAnotherInterface) {
+TEST(AddressesIn, LeaveOutAddressesOfAnotherInterface) {
   const cni::Result result = {.interfaces = {{.name = "eth1", .sandbox = "/run/netns/a"}},
                               .ips = {{.interface = 0, .address = kOther}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), IsEmpty());

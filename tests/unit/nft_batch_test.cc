@@ -31,7 +31,7 @@ std::string BytesOf(const nft::Batch& batch) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST(NftBatch, SaysOfEachMessageWhatItDoes) {
+TEST(NftBatch, DescribesEachMessage) {
   nft::Batch batch;
   batch.AddTable(kTable);
   batch.DeleteElement(kTable, kElement);

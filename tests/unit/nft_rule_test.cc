@@ -168,7 +168,7 @@ TEST(NftRule, TranslatesByMapInTheRegistersNftUses) {
                           "reg 2 flags 0x3 ]"));
 }
 
-TEST(NftRule, IsAValue) {
+TEST(NftRule, ComparesByValue) {
   EXPECT_EQ(nft::Rule().Masquerade(), nft::Rule().Masquerade());
   EXPECT_NE(nft::Rule().Masquerade(), nft::Rule().Masquerade().Comment("another"));
   EXPECT_NE(nft::Rule().Accept(), nft::Rule().Drop());

@@ -82,14 +82,14 @@ TEST_F(PolicyFiles, MayBeMissing) {
   EXPECT_THAT(remarks, ElementsAre(StartsWith("there is no policy in ")));
 }
 
-TEST_F(PolicyFiles, AreInADirectory) {
+TEST_F(PolicyFiles, MustBeInADirectory) {
   Write("a.json", "{}");
   std::vector<std::string> remarks;
   EXPECT_THAT(Caught([&] { return policy::ReadPolicies(Cat(directory(), "/a.json"), remarks); }),
               IsError(Code::kIo, EndsWith("/a.json'"), HasSubstr("no directory")));
 }
 
-TEST_F(PolicyFiles, AreRegularOnesOrLinksToThem) {
+TEST_F(PolicyFiles, MustBeRegularFilesOrLinksToThem) {
   WritePolicy(R"("to": {"namespace": "*"}, "allow": [])");
   fs::rename(Cat(directory(), "/a.json"), Cat(directory(), "/a"));
   fs::create_symlink("a", Cat(directory(), "/b.json"));
@@ -101,7 +101,7 @@ TEST_F(PolicyFiles, AreRegularOnesOrLinksToThem) {
   EXPECT_THAT(Refused(), IsError(Code::kIo, HasSubstr("/d.json")));
 }
 
-TEST_F(PolicyFiles, SayWhereTheyAreNoJson) {
+TEST_F(PolicyFiles, ReportThePlaceThatIsNotJson) {
   Write("a.json", "{\"version\": 1,\n  \"policies\": [}");
   EXPECT_THAT(Refused(), Says("a.json:2:16: no JSON", HasSubstr("unexpected '}'")));
   Write("a.json", "");

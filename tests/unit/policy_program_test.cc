@@ -104,13 +104,13 @@ TEST_F(PolicyProgram, DropsOnlyWhereEveryPolicyDoes) {
             "api#0 return api-0; d count d-refused; api count api-refused; d, api reject");
 }
 
-TEST_F(PolicyProgram, HasNoStepForWhatTheNodeSends) {
+TEST_F(PolicyProgram, HasNoStepForTrafficFromTheNode) {
   const std::string from_node =
       R"({"name": "a", "to": {"namespace": "prod"}, "allow": [{"from": ["node"]}]})";
   EXPECT_EQ(Outline(Compile(from_node).ChainsOf(kApi)[0]), "a count a-refused; a reject");
 }
 
-TEST_F(PolicyProgram, KeepsTheNamesOfWhatDoesNotChange) {
+TEST_F(PolicyProgram, KeepsTheNamesOfUnchangedParts) {
   const Program one = Compile(kOnlyLb);
   const Program more = Compile(Cat(
       R"({"name": "dev", "to": {"namespace": "dev"}, "allow": [{"from": ["same-namespace"]}]},)",

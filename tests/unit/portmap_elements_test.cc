@@ -8,7 +8,7 @@ Ip MustParse(const std::string& text) {
   return Ip::Parse(text).value();
 }
 
-TEST(PortElements, AreInTheMapOfAllAddressesUnlessOneWasAskedFor) {
+TEST(PortElements, AreInTheMapOfAllAddressesUnlessOneIsRequested) {
   const auto elements = Elements({{.protocol = Protocol::kTcp,
                                    .host_port = 8080,
                                    .container_ip = MustParse("172.26.64.2"),
@@ -29,7 +29,7 @@ TEST(PortElements, AreInTheMapOfAllAddressesUnlessOneWasAskedFor) {
   EXPECT_EQ(elements[1].comment, "veth1 job=dns");
 }
 
-TEST(PortElements, OfIpv6AreInTheMapsOfIpv6) {
+TEST(PortElements, AreInTheIpv6MapsForIpv6Targets) {
   const auto elements = Elements({{.protocol = Protocol::kSctp,
                                    .host_ip = MustParse("2001:db8::7"),
                                    .host_port = 65535,

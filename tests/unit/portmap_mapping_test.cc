@@ -87,7 +87,7 @@ TEST(PortMapping, RefusesIpv6LocalhostAlone) {
               HasSubstr("'::1'"));
 }
 
-TEST(PortMapping, LeavesOutIpv6LocalhostBesideOneThatAnswers) {
+TEST(PortMapping, LeavesOutIpv6LocalhostBesideAnIpv4Address) {
   for (const char* const other : {"127.0.0.1", "0.0.0.0", ""}) {
     EXPECT_EQ(MakePortMappings({On("::1", 8080, 80), On(other, 8080, 80)}).size(), 1U) << other;
   }

@@ -106,7 +106,7 @@ nft::Element ElementIn(const std::string& set) {
   return {.set = set};
 }
 
-TEST(PartsOf, AreThoseOfTheElementsSet) {
+TEST(PartsOf, ReturnsThePartsOfTheElementsSet) {
   EXPECT_THAT(PartsOf(ElementIn("alloc4")), ElementsAre(kForward));
   EXPECT_THAT(PartsOf(ElementIn("ingress_allowed")), ElementsAre(kForward));
   EXPECT_THAT(PartsOf(ElementIn("comes_by6")), ElementsAre(kForward));
@@ -121,21 +121,21 @@ TEST(PartsOf, AreThoseOfTheElementsSet) {
   }
 }
 
-TEST(PartsOf, AreNoneOfASetThatIsNotOurs) {
+TEST(PartsOf, ReturnsNothingForAForeignSet) {
   EXPECT_THAT(PartsOf(ElementIn("of_another_release")), IsEmpty());
   EXPECT_THAT(PartsOf(ElementIn("isolated")), IsEmpty()) << "that is in the other table";
   EXPECT_EQ(AddressOf(ElementIn("of_another_release")), std::nullopt);
   EXPECT_EQ(FindIfname(ElementIn("of_another_release")), std::nullopt);
 }
 
-TEST(AddressOf, IsTheKeyOrWhereAPortLeads) {
+TEST(AddressOf, ReturnsTheKeyOrTheTargetOfAPort) {
   const Ip ip = Ip::Parse("fd00::2").value();
   EXPECT_EQ(AddressOf(firewall::Elements({{.address = ip}}, "veth1").front()), ip);
   const portmap::DnatEntry port = {.host_ip = Ip::Parse("2001:db8::1"), .container_ip = ip};
   EXPECT_EQ(AddressOf(portmap::Elements({port}, "veth1").front()), ip);
 }
 
-TEST(AddressOf, IsNoneOfAnElementAboutAnInterface) {
+TEST(AddressOf, ReturnsNothingForAnElementOfAnInterface) {
   std::vector<nft::Element> elements =
       firewall::Elements({.port = "veth1", .addresses = {Ip()}}, "veth1");
   elements.push_back(firewall::BridgeElement("veth1"));

@@ -94,7 +94,7 @@ TEST(RecordJson, HasADefaultForEveryKeyButItsIdentity) {
 }
 
 // The release after this one may have added them.
-TEST(RecordJson, IsTheSameBesideKeysThatAreUnknown) {
+TEST(RecordJson, IsReadTheSameBesideUnknownKeys) {
   const json unknown = json::parse(R"({"id": "x", "ports": [[{"ifname": 1}], "link", 2]})");
   for (const char* place :
        {"/colour", "/link/colour", "/rules/ports/0/colour", "/parts/colour", "/netns/colour"}) {
@@ -127,7 +127,7 @@ TEST(RecordJson, IsRefusedIfAValueIsWrong) {
   }
 }
 
-TEST(RecordJson, SaysWhatIsWrong) {
+TEST(RecordJson, NamesAnInvalidValue) {
   for (const auto& each : std::map<std::string, const char*>{
            {With("/rules/ports/0/host_port", 70000).dump(), "/rules/ports/0/host_port cannot be"},
            {With("/created", "long ago").dump(), "type must be number, but is string"},
@@ -187,7 +187,7 @@ TEST(CheckpointJson, IsReadAsItWasWritten) {
   EXPECT_EQ(state::FormatCheckpoint(read.checkpoint, kHere), text);
 }
 
-TEST(CheckpointJson, IsRefusedIfItIsNobodys) {
+TEST(CheckpointJson, IsRefusedWithoutAnOrigin) {
   EXPECT_ANY_THROW(static_cast<void>(state::ParseCheckpoint("{}")));
 }
 

@@ -10,7 +10,7 @@ const cni::Labels kLabels = {{"NOMAD_JOB_ID", "billing"},
                              {"NOMAD_GROUP_NAME", "api"},
                              {"NOMAD_ALLOC_ID", "5f3c1a2b-0000-4000-8000-000000000001"}};
 
-TEST(HostVethName, IsALinksNameThatNeverChanges) {
+TEST(HostVethName, NeverChanges) {
   EXPECT_THAT(state::HostVethName(kWho), MatchesRegex("veth[0-9a-f]{11}"));
   // Written down once: another value would orphan every link of a running node on an upgrade.
   EXPECT_EQ(state::HostVethName({"nomad", "a", "eth0"}), "vethbca8776911e");
@@ -28,7 +28,7 @@ TEST(HostVethName, IsKnownByItsForm) {
   }
 }
 
-TEST(HostVethName, TellsNetworkContainerAndInterfaceApart) {
+TEST(HostVethName, DistinguishesNetworkContainerAndInterface) {
   EXPECT_NE(state::HostVethName({"ab", "c", "eth0"}), state::HostVethName({"a", "bc", "eth0"}));
   EXPECT_NE(state::HostVethName({"a", "b", "eth0"}), state::HostVethName({"a", "b", "eth1"}));
 }
@@ -42,7 +42,7 @@ TEST(LinkAlias, CarriesIdentityThenLabels) {
   EXPECT_TRUE(state::IsAliasOf(alias, kWho));
 }
 
-TEST(LinkAlias, IsOneLineOfAtMost255BytesWhateverTheLabelsAre) {
+TEST(LinkAlias, IsOneLineOfAtMost255BytesForAnyLabels) {
   const cni::Labels hostile = {{"NOMAD_JOB_ID", std::string(4096, 'x')},
                                {"evil\n\"key", "\x01\xff\xc3\xa9"}};
   const std::string alias = state::LinkAlias(kWho, hostile);
@@ -52,13 +52,13 @@ TEST(LinkAlias, IsOneLineOfAtMost255BytesWhateverTheLabelsAre) {
   EXPECT_TRUE(state::IsAliasOf(alias, kWho));
 }
 
-TEST(LinkAlias, OfAnotherInterfaceWhoseNameBeginsTheSameIsNotOurs) {
+TEST(LinkAlias, DiffersForAnInterfaceWhoseNameBeginsTheSame) {
   EXPECT_FALSE(
       state::IsAliasOf(state::LinkAlias({"nomad", "a", "eth01"}, {}), {"nomad", "a", "eth0"}));
   EXPECT_FALSE(state::IsAliasOf("", kWho));
 }
 
-TEST(LinkAlias, OfAnIdLongerThanTheAliasIsStillOurs) {
+TEST(LinkAlias, IsRecognisedForAnIdLongerThanTheAlias) {
   const AttachmentId id{"nomad", std::string(400, 'c'), "eth0"};
   EXPECT_TRUE(state::IsAliasOf(state::LinkAlias(id, kLabels), id));
 }
@@ -74,7 +74,7 @@ TEST(ElementComment, NamesTheAllocationOnceAndTheNetwork) {
                 " alloc=5f3c1a2b-0000-4000-8000-000000000001 job=billing group=api net=nomad"));
 }
 
-TEST(ElementComment, NamesTheContainerWhereItIsNoAllocation) {
+TEST(ElementComment, NamesTheContainerIfItIsNotAnAllocation) {
   EXPECT_EQ(state::ElementComment({"podman", "c0ffee", "eth0"}, {}),
             Cat(state::HostVethName({"podman", "c0ffee", "eth0"}), " id=c0ffee net=podman"));
 }
