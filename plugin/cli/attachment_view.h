@@ -1,8 +1,9 @@
-// Shows an attachment: the words in a table's cells, and its object in JSON.
+// Shows an attachment: as cells of a table, and as a JSON object.
 //
-// Shapes   Ids are cut to eight characters. A missing value is "-", an unknown one "?" (JSON:
-//          null). Ports: "8080->80/tcp,udp", after the host's address if it is published on only
-//          one. Numbers of bytes: "803 kB", "12.4 MB", by thousands. Durations: "3m", "2h", "5d".
+// Shapes   Ids are cut to eight characters. A missing value is "-", an unknown value "?" (JSON:
+//          null). Ports: "8080->80/tcp,udp"; if a port is published on only one address of the
+//          host, the address comes first. Numbers of bytes: "803 kB", "12.4 MB", by thousands.
+//          Durations: "3m", "2h", "5d".
 #pragma once
 
 #include <chrono>
@@ -22,9 +23,9 @@ namespace nomad_bridge::cli {
 enum class Extent { kFirst, kAll };
 [[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
 [[nodiscard]] std::string ShowPorts(const Attachment& attachment);
-// "3m"
+// Returns a duration in its largest whole unit: "3m".
 [[nodiscard]] std::string ShowAge(std::chrono::system_clock::duration age);
-// Since its ADD: "3m"
+// Returns the time since the attachment's ADD: "3m"; "-" if it is unknown.
 [[nodiscard]] std::string ShowAgeOf(const Attachment& attachment);
 [[nodiscard]] Cell ShowState(const Attachment& attachment);
 

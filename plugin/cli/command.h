@@ -1,17 +1,16 @@
 // The command line, for people. If a runtime has set CNI_COMMAND, the arguments are ignored.
 //
-// A Command has the name, the arguments, the help text and the function of a command. Each Command
-// is a constant next to its function, in the file of its name (uninstall: install.cc).
-// command_line.cc has the table of all commands.
+// A Command has the name, the arguments, the help text and the function of one command. Each
+// Command is a constant next to its function. command_line.cc has the table of all commands.
 //
-// Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in
-//            any place, also before the command, and never abbreviated. Every command has -help and
-//            -no-color.
+// Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`.
+//            They may be anywhere, also before the command, and are never abbreviated. Every
+//            command has -help and -no-color.
 // Cost       Nothing runs before main(): all data is constant-initialised, so an ADD does not pay
 //            for it.
 // Output     Data goes to stdout, remarks and errors to stderr.
 // Errors     A function throws UsageError if it does not understand its arguments, CannotTell if it
-//            cannot see what it needs, and Error if an operation failed. The exit codes are 2, 2
+//            cannot read what it needs, and Error if an operation failed. The exit codes are 2, 2
 //            and 1.
 #pragma once
 
@@ -29,7 +28,7 @@ namespace nomad_bridge::cli {
 enum Exit : int {
   kYes = 0,      // yes, fine, done
   kNo = 1,       // no, something found, something failed
-  kUnknown = 2,  // bad arguments, or no answer: no root, or an unreadable file
+  kUnknown = 2,  // bad arguments, or no answer: not root, or a file is unreadable
 };
 
 class CannotTell : public std::runtime_error {
@@ -44,7 +43,7 @@ struct Flag {
   const char* name;   // without '-'
   const char* value;  // "FILE"; nullptr if the flag takes no value
   std::string_view meaning;
-  char letter = 0;  // "-n", which means the same; 0 if there is none
+  char letter = 0;  // the short form: "-n"; 0 if there is none
 };
 
 constexpr Flag kDryRunFlag{"dry-run", nullptr, "changes nothing, and says what it would", 'n'};
@@ -53,10 +52,10 @@ constexpr Flag kJsonFlag{"json", nullptr, "one JSON document (docs/schema)"};
 // The words after a command's name.
 struct Arguments {
   std::vector<std::string> operands;
-  std::map<std::string, std::string, std::less<>> flags;  // by their whole names
+  std::map<std::string, std::string, std::less<>> flags;  // by name, not letter
 
   [[nodiscard]] bool Has(std::string_view flag) const { return flags.contains(flag); }
-  // Returns the flag's value; nullptr without the flag.
+  // Returns the flag's value; nullptr if the flag was not typed.
   [[nodiscard]] const std::string* Find(std::string_view flag) const {
     const auto found = flags.find(flag);
     return found != flags.end() ? &found->second : nullptr;
@@ -81,7 +80,7 @@ struct Command {
   std::string_view name;  // may be two words: "config check"
   Operands operands;
   std::string_view summary;  // one line, for the list of commands
-  std::string_view text;     // whole lines
+  std::string_view text;     // the help text: complete lines
   std::span<const Flag> flags;
   int (*run)(const Arguments&);
 };
@@ -106,13 +105,13 @@ extern const Command kUp;
 extern const Command kDown;
 extern const Command kVersion;
 
-// Returns all commands in the order of help.
+// Returns all commands in the order in which `help` lists them.
 [[nodiscard]] std::span<const Command* const> Commands();
 
-// Returns the command's own flags, and the flags that every command has.
+// Returns the command's own flags, followed by the flags that every command has.
 [[nodiscard]] std::vector<Flag> FlagsOf(const Command& command);
 
-// Runs a command. `arguments` has at least one word, and not the program's name. Prints errors on
+// Runs a command. `arguments` does not have the program's name, and is not empty. Prints errors on
 // stderr, and returns the exit code.
 [[nodiscard]] int RunCommandLine(const std::vector<std::string>& arguments);
 

@@ -1,10 +1,11 @@
-// Whether the node is in order: the checks of `doctor`. `metrics` counts their results, too.
+// The checks of `doctor`, which show whether the node is in order. `metrics` counts their results.
 //
-// Ids      Stable. Each check's file ends with a table of its ids. A check gives one result, or one
-//          for each mismatch.
-// Errors   None. A check may throw; its result is then a warning with the error.
+// Ids      Never change: operators ignore checks by id. Each check's file ends with a table of its
+//          ids. A check gives one result, or one result for each mismatch.
+// Errors   A check may throw; its result is then a warning with the error.
 // Root     Needed.
-// Locks    Holds the rules' lock during one comparison.
+// Locks    A reconcile in mode kLook, whose result the checks share, takes the rules' lock while it
+//          compares.
 #pragma once
 
 #include <map>
@@ -33,13 +34,13 @@ struct CheckResult {
   Fix fix;                            // empty if nothing is wrong
   std::vector<std::string> all = {};  // all lines, if there are several; `what` is the first
   std::string cause = {};             // the error that prevented the check; empty if it could run
-  // Another check that has the same cause: people see the cause only in that check's result.
+  // The check in whose result people see the cause, if it is not this result; otherwise empty.
   std::string_view said_by = {};
 };
 
 // The cost of a check. A dear check queries every attachment, reads large files, or starts another
 // program. `metrics`, which runs every half minute, does not run dear checks. A check that probes
-// sends packets, and runs only with `doctor -probe`.
+// sends packets; it runs only with `doctor -probe`, or if it is named.
 enum class Cost { kCheap, kDear, kProbes };
 
 // Runs the checks in `only`: ids, or their first words ("ports"). If `only` is empty, runs all
@@ -56,7 +57,7 @@ enum class Cost { kCheap, kDear, kProbes };
 // Returns whether `name` is the id of a check, or the first word of one.
 [[nodiscard]] bool IsAnyCalled(std::string_view name);
 
-// A network config of the runtime, or the reason why the file is none.
+// A network config file of the runtime. `error` is empty, or says why the file is not valid.
 struct ConfigFile {
   std::string path;
   std::vector<cni::PluginConfig> plugins;
@@ -78,9 +79,9 @@ class Examination {
 
   state::Host& host;
   const Inventory& inventory;
-  std::vector<const Attachment*> running;                // with a record, and live
-  std::vector<const Attachment*> publishing;             // of these, those with live ports
-  std::map<std::string, const state::Record*> gateways;  // for each gateway, a record behind it
+  std::vector<const Attachment*> running;                // have a live record, and are not dead
+  std::vector<const Attachment*> publishing;             // those of `running` that publish ports
+  std::map<std::string, const state::Record*> gateways;  // by gateway: a record that uses it
   std::vector<CheckResult> results;
 
   void Run(const Check& check);
@@ -90,19 +91,20 @@ class Examination {
   void Ok(const std::string& what) { Add(Verdict::kOk, what, {}); }
   void Warn(const std::string& what, const Fix& fix) { Add(Verdict::kWarn, what, fix); }
   void Fail(const std::string& what, const Fix& fix) { Add(Verdict::kFail, what, fix); }
-  // Adds "first of them (and 3 more)"; nothing if `lines` is empty.
+  // Adds one result for all lines: "FIRST LINE (and 3 more)". Adds nothing if `lines` is empty.
   void AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix);
-  // Returns whether an earlier check has given that fix.
+  // Returns whether a result already has this fix.
   [[nodiscard]] bool HasFix(const Fix& fix) const;
-  // Adds what a reconcile would repair in these areas, and what it could not repair or look at.
+  // Adds what a reconcile would repair in these areas, and what it cannot repair or examine.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
-  // Finds results with the same cause, and sets `said_by`, so that the cause is shown once: in the
-  // result that found the cause itself, else in the first of the worst results.
+  // Finds results with the same cause, and sets `said_by`, so that people see the cause only once:
+  // in the result of the check that found the cause itself, or else in the first of the worst
+  // results.
   void NoteWhatIsSaid();
 
-  // Each function reads its data once, when a check first needs it. If it cannot be read, only the
-  // check that needs it fails.
-  const Mismatches& Reconciled();                // mismatches that a reconcile would find
+  // Each function reads its data once, when a check first needs the data. If the data cannot be
+  // read, only the checks that need it are affected.
+  const Mismatches& Reconciled();                // what a reconcile would find
   const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
   const std::vector<ConfigFile>& Configs();
 
@@ -122,11 +124,11 @@ extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kPolicyChecks;
 extern const std::span<const Check> kNodeChecks;
 
-// `ports.blocked` and `ports.probe`, checks of the networks.
+// The checks `ports.blocked` and `ports.probe` of kNetworkChecks.
 void CheckBlockedPorts(Examination& node);
 void ProbePorts(Examination& node);
 
-// `bridge.mac` and `containers`, checks of the networks.
+// The checks `bridge.mac` and `containers` of kNetworkChecks.
 void CheckMacs(Examination& node);
 void CheckContainers(Examination& node);
 

@@ -1,7 +1,7 @@
-// The filters of `list`: "ns=prod", "job=web*", or a job alone.
+// The filters of `list`: "ns=prod", "job=web*". A word without "=" is a filter for job=.
 //
-// Shapes   A glob for a key; for addr also a subnet. Repeated keys are alternatives; different keys
-//          must all match.
+// Shapes   A filter has a key and a glob; addr= also takes a subnet. Filters with the same key are
+//          alternatives; filters with different keys must all match.
 // Errors   UsageError
 #pragma once
 
@@ -19,10 +19,10 @@ namespace nomad_bridge::cli {
 constexpr std::array<std::string_view, 9> kFilterKeys =
     {"job", "ns", "group", "alloc", "net", "port", "addr", "veth", "state"};
 
-// "job= ns= group= ...", for people
+// Returns "job= ns= group= ...", for messages.
 [[nodiscard]] std::string FilterWords();
 
-// The globs for each key; one of them has to match.
+// By key: the globs, at least one of which must match.
 using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 [[nodiscard]] Filters ParseFilters(const std::vector<std::string>& words);
@@ -33,8 +33,8 @@ using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 [[nodiscard]] bool Matches(const Attachment& attachment, const Filters& filters);
 
-// Returns whether a filter needs what no alias holds: without root nobody can tell whether it
-// matches.
+// Returns whether a filter needs data that only records have. Without root, nobody can tell whether
+// such a filter matches.
 [[nodiscard]] bool AsksForUntold(const Filters& filters);
 
 }  // namespace nomad_bridge::cli

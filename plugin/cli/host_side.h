@@ -1,7 +1,6 @@
 // Compares the host's side of an attachment with its record.
 //
-// Changes  nothing. The attachment's lock is tried: an attachment that a command works on is not
-//          compared.
+// Changes  nothing. Skips an attachment whose lock is taken: a command is working on it.
 // Errors   kKernel
 #pragma once
 
@@ -15,10 +14,11 @@ namespace nomad_bridge::cli {
 
 struct HostSide {
   causes::Causes causes;
-  bool are_rules_whole = true;  // tables, elements, and those in iptables' tables
+  bool are_rules_whole = true;  // our tables, their elements, and our rules in iptables' tables
 };
 
-// Returns whether a published port is in question.
+// Returns whether the question is about this published port. A cause that cannot stop packets to
+// any such port has `ends` false.
 using IsMeant = std::function<bool(const portmap::DnatEntry& port)>;
 [[nodiscard]] HostSide CompareHostSide(state::Host& host,
                                        const Attachment& attachment,

@@ -1,7 +1,7 @@
 // The target that an allocation does not reach: the argument of `inspect -to`.
 //
-// Errors   UsageError if the argument is no target; CannotTell if no allocation has that name, or
-//          the allocation has no address.
+// Errors   UsageError if the argument is not a valid target; CannotTell if no allocation has that
+//          name, or the allocation has no address.
 #pragma once
 
 #include "plugin/cli/command.h"
@@ -15,7 +15,7 @@ namespace nomad_bridge::cli {
 [[nodiscard]] std::optional<Question::Target> TargetOf(const Arguments& arguments,
                                                        const Inventory& inventory);
 
-// With a client, the target must be an address of one of `attachments`.
+// Throws UsageError if the question names a client, but the target is no address of `attachments`.
 void CheckTarget(const Question& question, const Attachments& attachments);
 
 }  // namespace nomad_bridge::cli

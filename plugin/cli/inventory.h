@@ -1,22 +1,22 @@
-// What runs on this node: every record, joined with one dump of the links.
+// The attachments of this node: all records, joined with one dump of the links.
 //
 // States   ok         alive, its host veth is there, up, and a port of its bridge
-//          unplugged  alive, but its host veth is not
+//          unplugged  alive, but its host veth is missing, down, or not on its bridge
 //          making     an ADD is at work, or was killed
 //          leaving    a DEL is at work, or was killed
 //          dead       its namespace is gone
-//          unrecorded its host veth is there, its record is not
+//          unrecorded its host veth is there, but it has no record
 //          unreadable its record is damaged
-//          rules-wrong    ok, but rules that it needs are not in the kernel as they should be; only
-//                         where CompareRules() was asked
+//          rules-wrong    ok, but rules that it needs are missing or changed in the kernel; only
+//                         CompareRules() finds this
 //          rules-unknown  ok, but the rules cannot be read
 //          ?          not root: only the alias of its host veth can be read
-// Root     is needed for records and leases, and for whether a namespace is alive. Without it
-//          attachments come from the link aliases, with what those hold.
-// Cost     one dump of links, a file and a question to the kernel per attachment, a listing of each
-//          directory of leases
-// Locks    none. A record that is written meanwhile is seen as before or after.
-// Errors   kKernel. A record that cannot be read is an entry, not an error.
+// Root     is needed to read records and leases, and to see whether a namespace is alive. Without
+//          root, attachments come from the link aliases, and have only the data in the aliases.
+// Cost     one dump of links, and one listing of each directory of leases; for each attachment, one
+//          file and one query to the kernel
+// Locks    none. A record that is written meanwhile is read in its old or in its new state.
+// Errors   kKernel. A record that cannot be read is no error: its attachment is listed.
 #pragma once
 
 #include <array>
@@ -66,22 +66,24 @@ struct Attachment {
   AttachmentId id;
   State state = State::kUnknown;
   std::optional<state::Record> record;
-  std::string path;     // of the record; empty if there is none
+  std::string path;     // of the record's file; empty without one
   std::string problem;  // why the record could not be read
   cni::ShortLabels labels;
-  std::string host_veth;           // the derived name; empty if the link is another plugin's
+  // The present name of our host veth, or the derived name if it is missing. Empty if the link is
+  // another plugin's.
+  std::string host_veth;
   std::optional<rtnl::Link> link;  // our host veth
 
   [[nodiscard]] bool IsRecordLost() const {
     return state == State::kUnrecorded || state == State::kUnreadable;
   }
-  // The allocation's id, or the container's.
+  // Returns the allocation's id, or the container's id if there is no such label.
   [[nodiscard]] const std::string& Allocation() const;
-  // Empty if it has none.
+  // Returns the label's value; empty if the attachment has no such label.
   [[nodiscard]] const std::string& Label(std::string_view name) const;
 };
 
-// How much is used of something limited.
+// How much of a limited resource is used.
 struct Usage {
   std::uint64_t used = 0;
   std::uint64_t total = 0;
@@ -92,33 +94,35 @@ struct Usage {
 struct Network {
   std::string name;
   std::set<std::string> bridges;
-  // Of the range set that will be full first; nullopt if no record has ranges (another IPAM plugin,
-  // an earlier release), or we are not root.
+  // Usage of the range set with the fewest free addresses. nullopt if no record has ranges (another
+  // IPAM plugin, or an earlier release), or we are not root.
   std::optional<Usage> addresses;
-  std::optional<Usage> ports;  // of the fullest bridge, which others may use, too
+  std::optional<Usage> ports;  // of its fullest bridge, which other networks may share
 };
 
 struct Inventory {
-  std::vector<Attachment> attachments;  // by namespace, job, group, allocation
-  std::vector<Network> networks;        // those with an attachment, by name
-  std::vector<rtnl::Link> links;        // all of the node
+  std::vector<Attachment> attachments;  // sorted by namespace, job, group, allocation
+  std::vector<Network> networks;        // networks with an attachment, sorted by name
+  std::vector<rtnl::Link> links;        // all links of the node
   bool is_complete = true;              // false: not root
 };
 
 [[nodiscard]] Inventory TakeInventory(state::Host& host);
 
-// Changes the state of attachments that are ok except for their rules. One comparison for all, as a
-// reconcile makes it, under the rules' lock. Says on stderr why if the rules cannot be read.
+// Compares the rules of all attachments with the kernel once, as a reconcile does, under the rules'
+// lock. Changes kOk to kRulesWrong for attachments whose rules differ, and to kRulesUnknown for all
+// if the rules cannot be read, and logs why.
 void CompareRules(state::Host& host, Inventory& inventory);
 
-// Returns the bridge of its record, or the one that its link is a port of; empty if there is none.
+// Returns the bridge in the attachment's record; without a record, the bridge of its host veth.
+// Empty if there is none.
 [[nodiscard]] std::string BridgeOf(const Attachment& attachment, const Inventory& inventory);
 
-// How an attachment gets its lost record again.
+// Says how a new record replaces a lost one.
 constexpr const char* kLostRecordAdvice =
     "CHECK makes it again (Nomad's when its agent is restarted), or a new allocation";
 
-// On stderr: which records cannot be read, and what is missing without root.
+// Logs which records cannot be read, and which data is missing without root.
 void RemarkOn(state::Host& host, const Inventory& inventory);
 
 }  // namespace nomad_bridge::cli

@@ -1,8 +1,9 @@
-// What the config of this node's Nomad says about CNI.
+// Reads the config of this node's Nomad agent, and finds the network configs and CNI plugins that
+// the agent uses.
 //
 // Shapes   /etc/nomad.d/*.hcl and *.json, in the order of their names: the last file that sets a
-//          key decides, as for Nomad. HCL in any layout, even on one line; JSON.
-// Errors   none: a file that cannot be read is skipped
+//          key decides, as for Nomad. Reads JSON, and HCL in any layout, even on one line.
+// Errors   Only FindConfig() throws. A file that cannot be read is skipped.
 #pragma once
 
 #include <optional>
@@ -19,14 +20,15 @@ namespace nomad_bridge::cli {
 // comments; empty if there is none.
 [[nodiscard]] std::string FindSetting(std::string_view config, std::string_view key);
 
-// CNI_PATH, or Nomad's cni_path, or else /opt/cni/bin: at least one.
+// Returns the directories in CNI_PATH, else in Nomad's cni_path, else /opt/cni/bin: at least one.
 [[nodiscard]] std::vector<std::string> PluginDirectories();
 
-// The network configs in Nomad's cni_config_dir, or where Nomad and other runtimes look.
+// Returns the network configs in Nomad's cni_config_dir. If Nomad does not set it, returns those in
+// the directories where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
 
-// Returns the config as an ADD would parse it; nullopt for another plugin than ours. Throws for
-// what an ADD refuses.
+// Returns the config as an ADD would parse it; nullopt if the plugin is not ours. Throws if an ADD
+// would refuse the config.
 [[nodiscard]] std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin);
 
 }  // namespace nomad_bridge::cli

@@ -1,10 +1,11 @@
-// policy status -flows: which connections policies have refused, or would refuse in audit mode, who
-// they were between, and the entry that would let each pass.
+// policy status -flows: the connections that policies have refused, or would refuse in audit mode,
+// with their ends and the entry that would allow each connection.
 //
-// Source  the sets of flows (rules/policy_admission.h): what was tried within the last hour
-// Names   are those of the allocations that have the addresses now, or had them when flows were
-//         read before. One that began after a flow's last packet is not that flow's: then the
-//         address alone is shown.
+// Source  the sets of flows (rules/policy_admission.h): connections that were tried within the last
+//         hour
+// Names   An address is shown as the allocation that has it now, or had it when flows were read
+//         before. If that allocation began after a flow's last packet, the flow is not its own, and
+//         only the address is shown.
 // Errors  kKernel
 #pragma once
 
@@ -24,15 +25,16 @@ namespace nomad_bridge::cli {
 struct Flow {
   policy::End from;
   policy::End to;
-  std::uint8_t protocol = 0;  // IPPROTO_*; of ICMPv6 that of ICMP
-  std::uint16_t port = 0;     // of `to` itself; 0: the protocol has none
-  std::uint64_t tries = 0;    // packets that would have begun it
+  std::uint8_t protocol = 0;  // IPPROTO_*; IPPROTO_ICMP also for ICMPv6
+  std::uint16_t port = 0;     // of `to`, not a published port; 0: the protocol has no ports
+  std::uint64_t tries = 0;    // packets that tried to open the connection
   std::uint64_t seconds_ago = 0;
-  bool is_refused = false;  // by the last packet; else an audited policy would refuse it
-  // What the policies in force now make of it.
+  bool is_refused = false;  // the last packet was; false: audit mode would refuse it
+  // The decision of the policies in force now.
   policy::Answer now;
-  // Where it could be allowed: a policy, and the entry for that policy's `allow`. Empty if a `deny`
-  // refuses it, if nobody has the address of an end now, or if it is allowed by now.
+  // The policy that could allow the flow, and the entry for its `allow`. Empty if a `deny` refuses
+  // the flow, if an end was an allocation that no longer has the address, or if the flow is allowed
+  // by now.
   std::string policy;
   std::string entry;
 
@@ -43,18 +45,19 @@ struct Flow {
 
 struct Flows {
   std::vector<Flow> flows;  // the latest first
-  bool are_all = true;      // false: a set is full, so that newer ones may be missing
+  bool are_all = true;      // false: a set is full, and newer flows may be missing
 };
 
-// Adds to `known` who has which address now.
+// Reads all flows. First adds the allocations that have addresses now to `known`, which the caller
+// may keep for the next call.
 [[nodiscard]] Flows ReadFlows(state::Host& host, Holders& known);
 
-// Returns how full the set of refused flows, or of flows that would be refused, is; the fuller
-// family.
+// Returns the usage of the set of flows that are refused, or that audit mode would refuse. Each
+// family has such a set; the fuller set counts.
 [[nodiscard]] Usage UsageOfRefusedFlows(state::Host& host);
 [[nodiscard]] Usage UsageOfAuditedFlows(state::Host& host);
 
-// A table, and the entries to paste.
+// Returns a table, followed by the entries to paste.
 [[nodiscard]] std::string ShowFlows(const Flows& flows);
 [[nodiscard]] Json ToJson(const Flow& flow);
 

@@ -1,8 +1,9 @@
 // policy show -graph: who reaches whom, as Mermaid, which code reviews and wikis render.
 //
-// Nodes   Nomad's namespaces, or jobs; `outside`; and `node`, if something may be refused to it.
-// Edges   the ports that one of the first node's allocations reaches at one of the second's,
-//         `all` for every port; dotted: connections that were refused within the last hour.
+// Nodes   Nomad's namespaces, or its jobs; `outside`; and `node`
+// Edges   labelled with the ports that some allocation of the first node reaches on some allocation
+//         of the second, or with `all`. Dotted edges are connections that were refused, or that
+//         audit mode would have refused, within the last hour.
 // Source  https://mermaid.js.org/syntax/flowchart.html
 #pragma once
 

@@ -1,5 +1,5 @@
-// Policies for people: which apply to an allocation, what their rules have counted, and whether the
-// files have changed since.
+// Shows policies: which policies apply to an allocation, what their rules have counted, and whether
+// the files have changed since.
 //
 // Errors  kKernel; kIo if the policies in force cannot be read.
 #pragma once
@@ -31,44 +31,45 @@ namespace nomad_bridge::cli {
 // Reads the policies of a directory; prints remarks on stderr.
 [[nodiscard]] policy::Policies ReadRemarking(const std::string& directory);
 
-// The present state of the files that were applied last, or of those in /etc if none were.
+// The present state of the files that were applied last; if none were applied, of the files in the
+// default directory.
 struct FilesNow {
   std::string directory;
-  std::optional<bool> differ = {};  // from what is in force; nullopt: they are unreadable, or wrong
+  std::optional<bool> differ = {};  // from the policies in force; nullopt: unreadable or invalid
   std::string text = {};            // the problem; empty if there is none
   Fix fix = {};
 };
 [[nodiscard]] FilesNow CompareFiles(state::Host& host);
 
-// Prints on stderr what the policies in force do not see (attachment/apply_policies.h), and the
-// fix.
+// Prints on stderr which traffic the policies in force do not see (attachment/apply_policies.h),
+// and the fix.
 void RemarkOnUnseen(const std::vector<Mismatch>& unseen);
 
 // The policies that apply to an allocation: "namespaces, api (audit)"; "-" if none does.
 struct Reach {
-  std::string in;   // what reaches it
-  std::string out;  // what it reaches
+  std::string in;   // about connections to it
+  std::string out;  // about connections from it
 };
 [[nodiscard]] Reach ReachOf(const policy::Program& program, const cni::Workload& workload);
 
 // Returns "prod/api/web", the address if there are no Nomad labels, "node" or "outside".
 [[nodiscard]] std::string Text(const policy::End& end);
-// Without Nomad's namespace, no selector selects the end.
+// Returns whether the end has Nomad's namespace; without it, no selector selects the end.
 [[nodiscard]] bool HasNamespace(const policy::End& end);
 
-// Who has an address on this node: one entry for each address of each living allocation.
+// An address of a living allocation on this node.
 struct Holder {
   policy::End end;
-  std::uint64_t created = 0;  // by its ADD, in seconds since 1970; 0: not known
+  std::uint64_t created = 0;  // when its ADD ran, in seconds since 1970; 0: unknown
 };
 struct Holders {
   std::vector<Holder> allocations;
   std::set<Ip> of_node;
-  std::set<Cidr> subnets;  // of the addresses of allocations
+  std::set<Cidr> subnets;  // of all allocations' addresses, also of dead ones
 };
 [[nodiscard]] Holders FindHolders(state::Host& host, const Inventory& inventory);
 
-// Returns the kernel's counters by name: the comment of each is "since 2026-11-24T06:40:00Z".
+// Returns the kernel's counters by name. A counter's comment is "since 2026-11-24T06:40:00Z".
 [[nodiscard]] std::map<std::string, nft::Counter> ReadCounters(state::Host& host);
 
 // A rule, and its count for all allocations of the node.
@@ -78,12 +79,13 @@ struct RuleCount : policy::CounterOf {
 
   [[nodiscard]] const char* Mode() const { return is_audited ? "audit" : "enforce"; }
 };
-// By rule.
+// Returns the count of each rule, sorted by rule.
 [[nodiscard]] std::vector<RuleCount> CountByRule(state::Host& host);
 [[nodiscard]] Json RuleJson(const RuleCount& count);
 
-// For one attachment, for `inspect`: returns line by line the policies that judge it, and how often
-// they have refused any connection. Empty without policies, or if none judges it.
+// For `inspect`: returns lines with the policies that apply to the attachment, and how many
+// connections their rules have refused, of any allocation. Empty without policies, or if none
+// applies.
 [[nodiscard]] std::vector<std::string> ShowPolicies(state::Host& host,
                                                     const Attachment& attachment);
 [[nodiscard]] Json PoliciesJson(state::Host& host, const Attachment& attachment);

@@ -1,17 +1,18 @@
 // What is wrong with one attachment, in the order in which a packet to its published port meets it.
 //
-// Shapes   each with what puts it right; the first one nearest to the cause; empty: nothing found
+// Shapes   Each mismatch has its fix. The mismatches nearest to the cause come first.
 //          host       the host's side against its record: bridge, veth, addresses, rules
 //          path       the rest of the node: uplink, routes, neighbours, settings, others' rules
 //          container  namespace, interface, routes, rules, and who listens on the published ports
-//          notes      what is no fault: Nomad publishes every port for tcp and udp, and few
-//                     services listen on both
+//          notes      observations that are no faults: Nomad publishes every port for tcp and udp,
+//                     and few services listen on both
 //          ways       how far the first packet of a connection came, and its answer
-// Order    What can be seen without sending anything comes first; then each port is probed
-//          (causes/probe.h). What the probe has found answered is not why a port does not answer.
-// Root     is needed for all of it.
-// Changes  nothing that stays. The attachment's lock is tried: one that a command works on is not
-//          compared.
+// Order    Checks that send nothing come first; then each port is probed (causes/probe.h). If the
+//          probes are answered, no fault on their way counts as the reason why a port does not
+//          answer.
+// Root     is needed for everything.
+// Changes  nothing permanently. Skips the host's side if the attachment's lock is taken: a command
+//          is working on it.
 // Errors   kKernel
 #pragma once
 
@@ -25,7 +26,7 @@
 
 namespace nomad_bridge::cli {
 
-// The connection in question, or one of several.
+// The way of one connection that was probed.
 struct NamedWay {
   std::string title;  // "tcp 8080", "tcp 10.0.0.1:22"
   causes::Way way;
@@ -35,9 +36,9 @@ struct SideMismatches {
   causes::Causes host;
   causes::Causes path;
   causes::Causes container;
-  bool is_host_known = true;  // false: looking at it ended early
+  bool is_host_known = true;  // false: the comparison failed before its end
   bool is_container_known = true;
-  std::vector<std::string> unknown;  // what could not be looked at, and why: each once
+  std::vector<std::string> unknown;  // the errors of checks that failed, each once
   std::vector<std::string> notes;
   std::vector<NamedWay> ways;
 
@@ -49,8 +50,9 @@ struct SideMismatches {
 // The question about an attachment.
 struct Question {
   std::string name;  // the name that was typed; if it is a port, only this port is in question
-  std::optional<Ip> client;  // who gets no answer; nullopt: anyone
-  // What the attachment does not reach. With `client`, an address of the attachment itself.
+  std::optional<Ip> client;  // who gets no answer; nullopt: anyone beyond the node
+  // The target that the attachment does not reach. With `client`, an address of the attachment
+  // itself, which the client does not reach.
   struct Target {
     portmap::Protocol protocol = portmap::Protocol::kTcp;
     Ip address;
