@@ -88,7 +88,7 @@ std::string ShowPorts(const Attachment& attachment) {
   if (!attachment.record) {
     return kUnknownText;
   }
-  // One entry for both families.
+  // Without a host address, the IPv4 and the IPv6 mapping of a port become one entry.
   std::map<std::tuple<std::uint16_t, std::string, std::uint16_t>, std::set<std::string>> protocols;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
     const std::string ip = port.host_ip ? Bracketed(*port.host_ip) : "";

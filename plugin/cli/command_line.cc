@@ -106,13 +106,14 @@ std::string LinesOf(const std::string& words) {
   return commands.Text();
 }
 
-// Returns the lines of a group of commands if `words` has only the first word of their names; empty
-// if there is no such group.
+// If the first word of `words` begins the names of several commands and no second word follows,
+// returns the lines of these commands; otherwise returns an empty text.
 std::string GroupOf(const std::vector<std::string>& words) {
   return words.size() == 1 || (words.size() > 1 && IsFlag(words[1])) ? LinesOf(words[0] + ' ') : "";
 }
 
-// Returns the command with which `words` begin, and removes its name from `words`.
+// Removes the name of a command from the beginning of `words`, and returns the command. Throws
+// UsageError if no command has the name.
 const Command& Take(std::vector<std::string>& words) {
   std::vector<std::string_view> names;
   for (const Command* const command : kCommands) {
@@ -131,7 +132,7 @@ const Command& Take(std::vector<std::string>& words) {
       Format("unknown command '{}'{}\nTry 'nomad-bridge help'", typed, Suggestion(typed, names)));
 }
 
-// Returns LinesOf all commands, under the titles of their groups.
+// Returns the lines of all commands, under the titles of their groups.
 std::string ListOfCommands() {
   const std::string lines = LinesOf("");
   std::string_view rest = lines;
@@ -156,8 +157,8 @@ UsageError WrongFlag(const Command& command, const std::string& typed, std::stri
                            UsageLine(command)));
 }
 
-// Takes the whole name or the letter only: an abbreviation would change its meaning once there is
-// another flag.
+// Finds a flag by its whole name or its letter only: an abbreviation would change its meaning once
+// there is another flag.
 const Flag* FindFlag(const std::vector<Flag>& flags, std::string_view name) {
   const auto flag = std::ranges::find_if(flags, [&](const Flag& each) {
     return name == each.name || (each.letter != 0 && name == std::string_view(&each.letter, 1));
@@ -190,8 +191,8 @@ Word TakeFlag(const Command& command, Word word, Word end, Arguments& arguments)
   return word + 1;
 }
 
-// CLI11, Debian's header-only library, reads `-json` as `-j -s -o -n`, and getopt accepts
-// abbreviations. So we use neither.
+// Parses by hand: CLI11, Debian's header-only library, reads `-json` as `-j -s -o -n`, and getopt
+// accepts abbreviations.
 Arguments Parse(const Command& command, const std::vector<std::string>& words) {
   Arguments arguments;
   for (Word word = words.begin(); word != words.end(); ++word) {
@@ -208,7 +209,8 @@ Arguments Parse(const Command& command, const std::vector<std::string>& words) {
   return arguments;
 }
 
-// Returns whether the next word is the value of this flag, for whichever command has the flag.
+// Returns whether a flag of this name takes a value, so that the next word is its value. The
+// command is not known yet, so the flag of any command counts.
 bool AwaitsValue(const std::string& word) {
   const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   return std::ranges::any_of(kCommands, [&](const Command* command) {
@@ -218,7 +220,7 @@ bool AwaitsValue(const std::string& word) {
   });
 }
 
-// Flags may also be before the command.
+// Moves flags that are typed before the command to the end.
 void MoveFlagsBehind(std::vector<std::string>& words) {
   auto command = words.begin();
   while (command != words.end() && IsFlag(*command)) {

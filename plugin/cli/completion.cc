@@ -20,10 +20,10 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// The script has these holes: the first words; cases of $command with the words that may follow it;
-// cases of $command with its flags and the kinds of its operands; cases of a flag with the kind of
-// its value. Kinds are the words of a usage line. bash splits "ns=p" and "-output=x" into three
-// words.
+// The placeholders {} of the script are, in this order: the first words of commands; cases of
+// $command with the words that may follow it; cases of $command with its flags and the kinds of its
+// operands; cases of a flag with the kind of its value. Kinds are the words of a usage line. bash
+// splits "ns=p" and "-output=x" into three words.
 constexpr char kBash[] =
     R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
 _nomad_bridge() {
@@ -166,8 +166,8 @@ Values ValuesOfKind(std::string_view kind) {
   return values;
 }
 
-// Returns the values for `kinds`, for example "ALLOC|PORT". Data that cannot be read gives no
-// values and no error: nobody has run a command yet.
+// Returns the values for `kinds`, for example "ALLOC|PORT". Skips data that cannot be read, without
+// an error: the operator has not run a command yet.
 std::string ValuesText(std::string_view kinds) {
   std::string text;
   while (!kinds.empty()) {

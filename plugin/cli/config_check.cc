@@ -21,8 +21,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// The networks of all files so far. Two networks must not conflict. They may share a subnet on the
-// same bridge.
+// The networks of all files that were checked so far. Two networks must not conflict, but they may
+// share a subnet on the same bridge.
 class Networks {
  public:
   // Throws if another file has a network of this name, or a network with an overlapping subnet.
@@ -65,8 +65,8 @@ class Networks {
   std::vector<Known> all_;
 };
 
-// Throws if a plugin's name is almost one of `ours`, unless such a plugin exists: an ADD would find
-// no plugin.
+// Throws if `type` is almost the name of one of our plugins, and no plugin has the name `type`: an
+// ADD would find none.
 void RefuseTypo(const std::string& type, const std::vector<std::string_view>& ours) {
   const std::string suggestion = Suggestion(type, ours);
   const std::vector<std::string> directories = PluginDirectories();
@@ -79,7 +79,8 @@ void RefuseTypo(const std::string& type, const std::vector<std::string_view>& ou
   }
 }
 
-// Throws if an ADD on this node would refuse the network because a link takes its subnet.
+// Throws if an ADD on this node would refuse the network because another link already uses its
+// subnet.
 void CheckOnNode(const std::string& network, const config::Config& config) {
   state::Record record;
   record.id.network = network;
@@ -101,7 +102,7 @@ void CheckOnNode(const std::string& network, const config::Config& config) {
 // The result for one file.
 struct Checked {
   std::string path;
-  std::string network = {};  // empty if the file has no name
+  std::string network = {};  // its name; empty if the file has none
   std::vector<cni::PluginConfig> ours = {};
   std::vector<std::string> others = {};  // types of plugins that are not checked
   std::vector<std::string> remarks = {};
@@ -148,7 +149,7 @@ bool AsksForPorts(const cni::PluginConfig& plugin) {
   return capabilities && capabilities.FindBool("portMappings").value_or(false);
 }
 
-// Checks how the list's plugins of ours work together. Adds remarks, or throws.
+// Checks whether our plugins in the list work together. Adds remarks, or throws.
 void CheckTogether(Checked& file) {
   const auto provide = [](cni::Part part) {
     return [part](const auto& each) { return cni::TypeOf(each.type).Provides(part); };
@@ -232,7 +233,7 @@ void Report(const Checked& file) {
     LogLine("{}: {}", file.path, remark);
   }
   if (!file.error.empty()) {
-    // An error of the reader of the list already names the file.
+    // If the list could not be read, the error already names the file.
     const bool is_named = file.error.find(file.path) != file.error.npos;
     LogLine("{}{}", is_named ? "" : Cat(file.path, ": "), file.error);
   }

@@ -122,18 +122,19 @@ struct FoundLines {
     std::vector<std::string>& lines = mismatch.area != Mismatch::Area::kLeftOver ? repairable
                                       : mismatch.part == firewall::kLeadsNowhere ? leads_nowhere
                                                                                  : left_over;
-    if (!Contains(lines, mismatch.text)) {  // several bridges may report a setting of the node
+    if (!Contains(lines, mismatch.text)) {  // several bridges may report one setting of the node
       lines.push_back(mismatch.text);
     }
   }
 };
 
-// Returns the common cause of errors: many operations fail for the same reason.
+// Returns the cause of an error. Missing capabilities make many operations fail; then the operation
+// is left out, so that these errors have the same cause.
 std::string CauseOf(std::string_view error) {
   return std::string(error.ends_with(netlink::kLacksNetAdmin) ? netlink::kLacksNetAdmin : error);
 }
 
-// Returns the ignored checks; none if the file cannot be read, which the check `config` reports.
+// Returns the ignored checks; none if the file cannot be read: the check `config` reports that.
 std::vector<std::string> IgnoredChecks() {
   try {
     return config::ReadNodeConfig().ignore;

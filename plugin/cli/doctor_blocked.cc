@@ -17,8 +17,8 @@ namespace {
 using causes::Cause;
 using causes::Causes;
 
-// Finds what blocks connections from anywhere to the ports of allocations, as far as this can be
-// seen without sending packets. Examines once what several ports have in common.
+// Finds what blocks connections from anywhere to published ports, as far as this can be seen
+// without sending packets. Examines only once the things that several ports share.
 class BlockedLook {
  public:
   explicit BlockedLook(state::Host& host) : facts_(host) {}
@@ -36,8 +36,8 @@ class BlockedLook {
   }
 
  private:
-  // Returns causes on the node. They are the same for all ports with the same address and gateway
-  // if the reply takes the same kind of route.
+  // Returns the causes on the node. Ports share them if they have the same gateway, host address
+  // and family, and their answers take the same kind of route.
   const Causes& OnNode(const state::Record& record, const portmap::DnatEntry& port) {
     return AskOnce(on_node_,
                    {record.link.gateway_ifname,
@@ -56,7 +56,7 @@ class BlockedLook {
   std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Family>, Causes> on_node_;
 };
 
-// Returns the causes that no other check reports.
+// Returns the causes that do not end by themselves, and that no earlier check has reported.
 Causes FindBlocked(Examination& node) {
   BlockedLook look(node.host);
   Causes found;
@@ -89,8 +89,8 @@ void CheckBlockedPorts(Examination& node) {
   }
 }
 
-// A port on which nobody listens refuses a connection; this is for its allocation to report. Ports
-// that the operator's own rules or policies block are blocked on purpose.
+// Counts a connection that is refused as reached: nobody listens on the port, but that is up to the
+// allocation. Does not report ports that the operator's own rules or policies block on purpose.
 void ProbePorts(Examination& node) {
   causes::NodeFacts facts(node.host);
   causes::Planner planner(facts);

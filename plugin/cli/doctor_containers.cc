@@ -6,8 +6,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// Reports what is wrong in a container. A namespace may disappear at any moment. If it is not
-// visible from here, that is not the allocation's fault.
+// Reports what is wrong inside a container. Skips a namespace that is gone by now, or that cannot
+// be seen from here: that is no fault of the allocation.
 void CheckInside(Examination& node, const Attachment& attachment) {
   const state::Record& record = *attachment.record;
   const std::optional<netlink::Netns> netns = causes::FindNetns(record);
@@ -19,7 +19,7 @@ void CheckInside(Examination& node, const Attachment& attachment) {
   };
   causes::Interior inside{*netns, record};
   for (const causes::Cause& cause : causes::FindInContainer(inside, std::nullopt)) {
-    if (!node.HasFix(cause.fix)) {  // the check bridge.mac has reported it
+    if (!node.HasFix(cause.fix)) {  // otherwise bridge.mac has reported it
       node.Fail(text(cause), cause.fix);
     }
   }

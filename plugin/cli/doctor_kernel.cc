@@ -21,7 +21,8 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// Without nf_tables no rule can be read, so most other checks name this check as their cause.
+// Checks nf_tables. Without it no rule can be read, and most other checks then refer to this
+// result.
 void CheckNfTables(Examination& node) {
   try {
     static_cast<void>(node.host.nft.Generation());
@@ -53,10 +54,10 @@ void CheckConntrackRoom(Examination& node) {
            room.Enlarge());
 }
 
-// Checks forwarding for ports of allocations that have no gateway of ours. For all others,
+// Checks forwarding for the ports of allocations without a gateway of ours. For all other ports,
 // reconcile turns forwarding on.
 void CheckForwardingToPorts(Examination& node) {
-  std::map<std::string, std::vector<std::string>> unreached;  // by the setting
+  std::map<std::string, std::vector<std::string>> unreached;  // by setting
   for (const Attachment* const attachment : node.running) {
     for (const std::string& setting : rules::FindForwardingOff(node.host, *attachment->record)) {
       unreached[setting].push_back(
@@ -94,9 +95,9 @@ void CheckForwarding(Examination& node) {
   CheckForwardingToPorts(node);
 }
 
-// Warns if an uplink no longer accepts router advertisements. The node depends on what it has
-// learnt from them, and loses it when it expires. A link that has learnt nothing can lose nothing:
-// with accept_ra=2 it would only begin to trust advertisements.
+// Warns if an uplink no longer accepts router advertisements: the addresses and routes that the
+// node has learnt from them will expire. Skips links that have learnt nothing: with accept_ra=2
+// they would begin to trust advertisements.
 void CheckAdvertisements(Examination& node) {
   if (!node.host.net.ForwardsAll(Family::kIpv6)) {
     return;
@@ -116,8 +117,9 @@ void CheckAdvertisements(Examination& node) {
   }
 }
 
-// An allocation in two networks sends its answers through the default route of one network, even
-// from its address in the other network.
+// Warns about strict reverse path filtering on gateways of allocations in two networks. Such an
+// allocation sends all answers through the default route of one network, even from its address in
+// the other network.
 void CheckReversePath(Examination& node) {
   std::map<std::string, std::set<std::string>> gateways_of;  // by container
   for (const Attachment* const attachment : node.running) {
@@ -154,8 +156,8 @@ void CheckForeignChains(Examination& node) {
   }
 }
 
-// Reads the generation first and throws if no rule can be read: a reconcile then finds nothing in
-// these areas, either.
+// Reads the generation first, which throws if no rule can be read. Otherwise the check would be ok,
+// because a reconcile finds nothing in these areas then.
 template <Mismatch::Area... kAreas>
 void CheckRules(Examination& node) {
   static_cast<void>(node.host.nft.Generation());

@@ -23,7 +23,8 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// Returns whether the address is in RFC 1918, 3927, 4193, 6598 or a loopback network.
+// Returns whether the address is in a range of RFC 1918, 3927, 4193 or 6598, or is a loopback
+// address.
 bool IsPrivate(const Ip& address) {
   for (const char* const text :
        {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"}) {
@@ -54,7 +55,7 @@ std::set<Ip> PublicAddresses(const Examination& node) {
   return addresses;
 }
 
-// Returns whether gc would free anything in this network.
+// Returns whether gc would free an address or a port of the bridge in this network.
 bool HasDead(const Examination& node, const std::string& network) {
   return std::ranges::any_of(node.inventory.attachments, [&](const Attachment& each) {
     return each.state == State::kDead && each.id.network == network;
@@ -77,7 +78,8 @@ void CheckUsage(Examination& node,
   }
 }
 
-// Returns the subnets of gateways from which `route`, through another link, takes addresses.
+// Returns a line for each subnet of our gateways that `route`, which leads through another link,
+// takes addresses from.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
                                    const rtnl::Link& link) {
@@ -161,8 +163,8 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-// Returns the bridges of running allocations, and whether a network has its gateway there. In a
-// VLAN the gateway is on its own link.
+// Returns the bridges of running allocations, each with whether a network has its gateway on the
+// bridge. The gateway of a VLAN is on a link of its own.
 std::map<std::string, bool> BridgesInUse(const Examination& node) {
   std::map<std::string, bool> bridges;
   for (const Attachment* const attachment : node.running) {
@@ -187,7 +189,7 @@ void WarnOfIsland(Examination& node, const std::string& bridge) {
 }
 
 // Reports bridges with neither an uplink nor a gateway. Also reports bridges of ours that have an
-// uplink: the rules still treat everything behind such a bridge as allocations.
+// uplink: the rules treat all machines behind the uplink as allocations.
 void CheckUplinks(Examination& node) {
   const std::map<std::string, bool> bridges = BridgesInUse(node);
   for (const rtnl::Link& bridge : node.inventory.links) {
@@ -199,7 +201,7 @@ void CheckUplinks(Examination& node) {
       WarnOfIsland(node, bridge.name);
     }
     if (!link::IsMadeByUs(bridge)) {
-      continue;  // another MAC: the bridge is the operator's
+      continue;  // the operator's bridge may have an uplink
     }
     for (const std::string& port : link::FindUplinks(node.inventory.links, bridge)) {
       node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
@@ -269,7 +271,8 @@ void CheckLostRecords(Examination& node) {
   node.AddAll(Verdict::kFail, lost, Fix::Advice(kLostRecordAdvice));
 }
 
-// Also reports attachments that are neither live nor dead if no command works on them.
+// Reports lost records, records of a newer release, and attachments whose ADD or DEL has not ended
+// although no command holds their lock any more.
 void CheckRecords(Examination& node) {
   CheckLostRecords(node);
   std::vector<std::string> unfinished;

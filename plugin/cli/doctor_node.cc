@@ -18,19 +18,19 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::size_t kMaxPluginBytes = 256 << 20;
-// systemd-resolved's list of the resolvers behind its stub.
+// The list of the resolvers that systemd-resolved asks behind its stub.
 constexpr const char* kRealResolvConf = "/run/systemd/resolve/resolv.conf";
 constexpr const char* kOwnName = "nomad-bridge";
 
-// A program that manages links. It writes a file for each link, named by the link's number.
+// A program that manages links. It writes a file for each link, named after the link's index.
 struct LinkManager {
   std::string_view name;
   std::string_view directory;
   std::string_view key;
-  std::vector<std::string_view> harmless;  // values of `key`
+  std::vector<std::string_view> harmless;  // values of `key` for links that it leaves alone
 };
 
-// Matches the host ends of our pairs, in the files of both managers.
+// The pattern of our host veths, in the syntax of both managers.
 constexpr const char* kHostVeths = "veth???????????";
 
 // Returns a command that writes `lines` into a file.
@@ -41,9 +41,10 @@ std::string WriteCommand(const std::vector<std::string>& lines, const std::strin
                 path);
 }
 
-// Warns about our links that the manager manages.
+// Warns about our links that `manager` manages.
 void CheckManager(Examination& node, const LinkManager& manager, const std::string& fix) {
-  // Listed once: most nodes have neither manager, but a thousand links.
+  // Lists the directory once, instead of opening a file for each link: a node may have a thousand
+  // links and no such manager.
   const std::vector<std::string> entries = Entries(std::string(manager.directory));
   const std::set<std::string> known(entries.begin(), entries.end());
   std::vector<std::string> managed;
@@ -103,7 +104,7 @@ bool HasDns(const config::Config& config) {
   return !config.dns.nameservers.empty() || !config.ipam.dns.nameservers.empty();
 }
 
-// Returns whether every name server of the node is on the node itself.
+// Returns whether the file names name servers, and all of them are on the node itself.
 bool IsStub(const std::string& resolv_conf) {
   bool is_any = false;
   for (const std::string& line : SplitFields(resolv_conf, "\n")) {
@@ -160,7 +161,8 @@ void CheckPluginVersion(Examination& node) {
   }
 }
 
-// Nomad may read a plugin's version from one directory, and run the file in another.
+// Warns about different files of one plugin: Nomad may read the version from one directory, and run
+// the file in another.
 void CheckShadowedPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     const std::vector<std::string> files = FilesOf(node, name);
@@ -170,7 +172,7 @@ void CheckShadowedPlugins(Examination& node) {
                          "what it runs the other",
                          files.front(),
                          other),
-                  other.starts_with("/usr/")  // from a package, whose runtimes need it
+                  other.starts_with("/usr/")  // a package has it, and other runtimes need it
                       ? Fix::Advice("leave one of the two directories in Nomad's cni_path")
                       : Fix(Cat("rm ", ShellWord(other))));
       }
@@ -189,7 +191,8 @@ void CheckMissingPlugins(Examination& node) {
   }
 }
 
-// Checks the directory to which an ADD writes its record first.
+// Checks the file system of the records, because an ADD writes its record before it does anything
+// else.
 void CheckRun(Examination& node) {
   struct statvfs room {};
   if (::statvfs(state::kStateDirectory, &room) != 0 && ::statvfs("/run", &room) != 0) {

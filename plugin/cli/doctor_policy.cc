@@ -36,8 +36,8 @@ bool IsRequired(Examination& node) {
   return is_required;
 }
 
-// Returns whether an apply would satisfy `policy.required`. Another check reports files with
-// mistakes.
+// Returns whether an apply of the default directory would satisfy `policy.required`. Returns true
+// for files with mistakes, which another check reports.
 bool HasFiles() {
   try {
     std::vector<std::string> remarks;
@@ -52,7 +52,8 @@ void CheckInForce(Examination& node) {
     if (::geteuid() != 0) {
       throw Error(*unread);
     }
-    // To apply the usual directory would drop policies that were applied from another directory.
+    // Without the default directory, `policy apply` would remove all policies: they came from
+    // another directory.
     return node.Fail(Cat(unread->what(), "; ADDs are refused"),
                      FindStatus(policy::kPolicyDirectory)
                          ? Fix(kApplyFix)
@@ -93,7 +94,8 @@ void CheckFiles(Examination& node) {
 
 void CheckTraffic(Examination& node) {
   for (const Mismatch& mismatch : attachment::FindUnseenTraffic(node.host)) {
-    // If no command can change it, somebody has chosen it so.
+    // Without a command that fixes it, the kernel or the network is meant to be like this: only a
+    // warning.
     FixOf(mismatch).command.empty() ? node.Warn(mismatch.text, FixOf(mismatch))
                                     : node.Fail(mismatch.text, FixOf(mismatch));
   }

@@ -1,8 +1,8 @@
-// Removes what the attachments of a node, or of one of its networks, have shared, once there are no
-// attachments: the opposite of up.
+// down, the opposite of up: removes what the attachments of a node, or of one of its networks, have
+// shared. Refuses while there are attachments.
 //
-// Locks  The rules' lock, from the look for attachments to the end. An ADD writes its record before
-//        it takes that lock: either we see the record, or the ADD makes the rules again.
+// Locks  Holds the rules' lock from the search for attachments to the end. An ADD writes its record
+//        before it takes that lock: either we see the record, or the ADD makes the rules again.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -29,8 +29,8 @@ std::string_view Removed(Mode mode) {
   return mode == Mode::kRepair ? "removed" : "would be removed";
 }
 
-// Throws if attachments of `network`, or on `bridge`, remain; with both empty, if any do. An
-// unreadable record counts, too.
+// Throws if any attachment of `network` or on `bridge` remains; if both are empty, any attachment
+// at all. An attachment without a readable record counts, too.
 void RequireIdle(state::Host& host, const std::string& network, const std::string& bridge) {
   const Inventory inventory = TakeInventory(host);
   std::vector<std::string> names;
@@ -50,7 +50,8 @@ void RequireIdle(state::Host& host, const std::string& network, const std::strin
   }
 }
 
-// Returns the mark bit, to find accepts that have lost their comment.
+// Returns the bit of our mark. By the mark we find our accepting rules that have lost their
+// comment.
 int MarkBit(state::Host& host) {
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   return checkpoint && checkpoint->accept_mark_bit != state::kNoMarkBit
@@ -58,7 +59,8 @@ int MarkBit(state::Host& host) {
              : firewall::ForwardHook().accept_mark_bit;
 }
 
-// Removes our tables, and the rules in iptables' tables that accept our mark.
+// Removes our tables, and the rules in iptables' tables that accept our mark. Returns a line for
+// each.
 std::string RemoveRules(state::Host& host, Mode mode) {
   std::string text;
   nft::Batch batch;
@@ -84,8 +86,8 @@ std::string RemoveRules(state::Host& host, Mode mode) {
   return text;
 }
 
-// Returns whether an ADD has begun since we looked: it takes the rules' lock only after its links
-// are made.
+// Returns whether an ADD that needs the bridge has begun since we looked for attachments. Our lock
+// does not stop it: it creates its links before it takes the rules' lock.
 bool IsWanted(state::Host& host, const rtnl::Link& bridge) {
   return std::ranges::any_of(host.records.All(), [&](const state::Record& record) {
     return record.link.bridge == bridge.name;
@@ -120,7 +122,7 @@ std::string RemoveLinks(state::Host& host, Mode mode) {
   return text;
 }
 
-// Returns the bridges in the configs of this node, by the name of the network.
+// Returns the bridges in the network configs of this node, by network.
 std::map<std::string, std::string> ConfiguredBridges() {
   std::map<std::string, std::string> bridges;
   for (const std::string& file : FindNodeConfigFiles()) {
@@ -161,7 +163,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   return RemoveBridge(host, *link, mode);
 }
 
-// The lock is released before anything is printed.
+// Returns the text, so that the lock is released before the text is printed: stdout may block.
 std::string Remove(const std::vector<std::string>& operands, Mode mode) {
   state::Host host = state::Host::Open();
   const std::optional<FileLock> rules =

@@ -19,7 +19,7 @@ std::string TextOf(const Attachment& attachment, std::string_view key) {
                           : attachment.Label(key);
 }
 
-// Throws UsageError for what no attachment can match.
+// Throws UsageError if no attachment can match the filter.
 void RefuseNonsense(const std::string& key, const std::string& glob) {
   const auto has_only = [&](const char* allowed) {
     return glob.find_first_not_of(Cat(allowed, "*?[]!-")) == glob.npos;

@@ -1,7 +1,7 @@
-// reconcile and gc, which work on all attachments, and say the same of what they found.
+// reconcile and gc. Both work on all attachments, and report in the same form what they found.
 //
-// Shapes  For people: what a dry run found, a line each, and a last line with numbers, on stdout;
-//         what failed on stderr, as is what was done (base/log.h). -json:
+// Shapes  For people: stdout has a line for each mismatch that a dry run found, and a summary;
+//         stderr has the failures, and what was done (base/log.h). -json:
 //         docs/schema/reconcile.json.
 #include <algorithm>
 #include <array>
@@ -25,14 +25,14 @@ namespace {
 
 constexpr std::array kBothFlags = {kDryRunFlag, kJsonFlag};
 
-// What was found: repaired, and left.
+// Returns all mismatches: first the repaired ones, then those that are left.
 std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
   std::vector<Mismatch> all = mismatches.repaired();
   Append(all, mismatches.left());
   return all;
 }
 
-// What could not be repaired, a line each.
+// Returns a line for each failure, and for each mismatch that could not be repaired.
 std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
   std::vector<std::string> failures;
   for (const attachment::ReconcileReport::Failure& failure : report.failed) {
@@ -40,7 +40,7 @@ std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
   }
   for (const Mismatch& mismatch : report.mismatches.left()) {
     if (report.mismatches.is_repairing() && !mismatch.repairable) {
-      // A failure that belongs to no container names its subject itself.
+      // The texts of other areas name their subject themselves.
       const bool is_containers =
           mismatch.area == Mismatch::Area::kPort || mismatch.area == Mismatch::Area::kLease;
       failures.push_back(Cat(is_containers ? Format("container '{}': ", mismatch.owner) : "",
@@ -72,8 +72,8 @@ Json ToJson(std::string_view command, const attachment::ReconcileReport& report)
           {"busy", ArrayOf(report.busy, id_json)}};
 }
 
-// "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired"; of a dry run "2 to
-// repair", "3 found wrong, 1 cannot be repaired".
+// Returns "3 repaired", "nothing to repair" or "3 found wrong, 1 could not be repaired"; for a dry
+// run "2 to repair" or "3 found wrong, 1 cannot be repaired".
 std::string SummaryOf(std::string_view command, const attachment::ReconcileReport& report) {
   const bool is_gc = command == kGc.name;
   const bool is_repairing = report.mismatches.is_repairing();
@@ -121,7 +121,7 @@ std::string TextOf(std::string_view command, const attachment::ReconcileReport& 
   return text + '\n';
 }
 
-// A counter on stderr, if that is a terminal.
+// Returns a function that shows a counter on stderr, if stderr is a terminal.
 attachment::Progress ProgressOnTerminal(std::string_view command) {
   if (::isatty(STDERR_FILENO) == 0) {
     return [](std::size_t, std::size_t) {};
@@ -155,7 +155,8 @@ int Report(const Arguments& arguments,
 
 int RunReconcile(const Arguments& arguments) {
   attachment::Scope scope;
-  // Without a change on the socket, the timer or a person runs this command.
+  // If the socket unit has started this command, the socket has changes of rules: compares only the
+  // rules. If the socket has no change, the timer or a person has started the command.
   if (const UniqueFd socket = nft::TakeChangeSocket(); socket && nft::DrainChanges(socket)) {
     scope.extent = attachment::Scope::Extent::kTables;
   }

@@ -15,7 +15,9 @@ namespace {
 
 using Area = Mismatch::Area;
 
-// Without a port's filter more packets pass, not fewer. A hairpin connection is only one of many.
+// Returns whether packets to a published port pass in spite of the mismatch. Without the table of
+// the bridge family, more packets pass, not fewer. Without hairpin mode, only connections from an
+// allocation to its own published port fail.
 bool IsPassing(const Mismatch& mismatch) {
   constexpr std::array kOthers = {Area::kLease, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
   const std::array<std::string, 2> passing = {
@@ -23,7 +25,7 @@ bool IsPassing(const Mismatch& mismatch) {
   return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part);
 }
 
-// Returns whether the difference is a chain of policies that does not judge packets for the
+// Returns whether the mismatch is in a chain of policies that does not judge packets to the
 // allocation.
 bool IsOfOtherPolicies(state::Host& host, const state::Record& record, const Mismatch& mismatch) {
   const bool is_incoming = mismatch.part.starts_with("chain in-");
@@ -36,7 +38,7 @@ bool IsOfOtherPolicies(state::Host& host, const state::Record& record, const Mis
                                is_about));
 }
 
-// Returns whether the difference may stop packets for the port in question.
+// Returns whether the mismatch may stop packets to a port in question.
 bool MayEnd(state::Host& host,
             const state::Record& record,
             const IsMeant& is_meant,

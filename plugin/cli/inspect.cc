@@ -96,8 +96,8 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
   return text;
 }
 
-// Shows each cause with its fix below; neighbours with the same fix show it once. The arrow is at
-// the first cause of all that ends a connection.
+// Shows each cause with its fix below; neighbouring causes with the same fix show it once. `arrow`
+// marks the cause `first`.
 std::string ShowSide(std::string_view title,
                      const Causes& causes,
                      const Cause* first,
@@ -119,11 +119,11 @@ std::string ShowSide(std::string_view title,
   return text;
 }
 
-// An attachment to inspect, and what was found; nothing if it could not be inspected.
+// An attachment to inspect. `sides` is nullopt if it could not be inspected.
 struct Inspected {
   const Attachment* attachment;
   std::optional<SideMismatches> sides;
-  bool is_to = false;  // it is the target of -to
+  bool is_to = false;  // -to was given
 
   [[nodiscard]] bool IsWell() const {
     return attachment->state != State::kDead && !attachment->IsRecordLost() &&
@@ -250,7 +250,7 @@ Json AttachmentJson(state::Host& host, const Inspected& inspected, const Invento
   return json;
 }
 
-// Returns the address of -from.
+// Returns the address of -from; nullopt without -from.
 std::optional<Ip> ClientOf(const Arguments& arguments) {
   const std::string* const from = arguments.Find("from");
   const std::optional<Ip> client = from != nullptr ? Ip::Parse(*from) : std::nullopt;

@@ -1,9 +1,10 @@
-// install and uninstall: one file and five links to it in a directory of CNI plugins.
+// install and uninstall: put one file and five links to it into a directory of CNI plugins, or
+// remove them.
 //
-// Ours     A link to "nomad-bridge" beside it, even if that is absent; or a file (also one that a
-//          link leads to) with the mark that every build of this program carries.
-// Atomic   Each name leads to the old or the new program at any moment (rename(2)). A program that
-//          runs is not disturbed.
+// Ours     A link to "nomad-bridge" in the same directory, even if that file is missing; and a file,
+//          even behind another link, with the mark that every build of this program has.
+// Atomic   At any moment, each name leads to the old or to the new program (rename(2)). A running
+//          program is not disturbed.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -29,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Identifies our programs, also those of other versions; must never change.
+// Identifies our programs of all versions, so it must never change.
 constexpr std::string_view kMark =
     "\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n";
 constexpr std::string_view kProgram = "nomad-bridge";
@@ -43,7 +44,7 @@ void Require(bool is_done, const std::string& what) {
   }
 }
 
-// One of the names, and what is there.
+// One of our names in the directory, and what has the name now.
 struct Place {
   std::string name;
   std::string path;
@@ -58,13 +59,13 @@ bool IsOurs(const std::string& path) {
   if (fs::read_symlink(path, none) == kProgram) {
     return true;
   }
-  // Nothing but a regular file has a size: a pipe is not opened.
+  // Fails for anything but a regular file, so a pipe is never opened.
   const std::uintmax_t size = fs::file_size(path, none);
   return !none && size <= kMaxProgramBytes &&
          FindFile(path, kMaxProgramBytes).value_or("").find(kMark) != std::string::npos;
 }
 
-// The program comes first, so that no link ever leads nowhere.
+// Returns the program first, so that no link ever leads to a missing file.
 std::vector<Place> FindPlaces(const std::string& directory) {
   std::vector<Place> places;
   for (const std::string& name : cni::PluginTypeNames()) {
@@ -74,8 +75,8 @@ std::vector<Place> FindPlaces(const std::string& directory) {
   return places;
 }
 
-// Gives the file a second name, and returns it. link(2) never overwrites, so a file kept earlier
-// stays.
+// Gives the file a second name, and returns this name. link(2) never overwrites, so files that were
+// kept earlier stay.
 std::string Keep(const Place& place) {
   for (int number = 1;; ++number) {
     const std::string suffix = Cat(kKeptAs, number == 1 ? "" : Cat('.', number));
@@ -90,13 +91,14 @@ void WriteProgram(const std::string& path, const std::string& self) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   Require(fd.get() >= 0, Format("cannot create '{}'", path));
   WriteAll(fd.get(), self, path);
-  // Synced before it gets its name: after a power failure half a plugin is worse than none.
+  // Syncs the file before it gets its name: after a power failure half a plugin would be worse than
+  // none.
   Require(::fchmod(fd.get(), kProgramMode) == 0 && ::fsync(fd.get()) == 0,
           Format("cannot write '{}'", path));
 }
 
 void Install(const Place& place, const std::string& self) {
-  // The number keeps two installs from writing one file.
+  // The process id keeps two installs from writing the same file.
   const std::string fresh = Cat(place.path, ".new-", ::getpid());
   EnsureFileGone(fresh);
   Undo undo;
@@ -124,7 +126,7 @@ int RunInstall(const Arguments& arguments) {
   const std::string& directory = arguments.operands.front();
   EnsureDirectory(directory);
   const std::vector<Place> places = FindPlaces(directory);
-  // Names everything that is in the way at once, before anything is changed.
+  // Names all files that are in the way in one error, before anything is changed.
   std::string foreign;
   for (const Place& place : places) {
     if (place.IsForeign() && (!arguments.Has("replace") || fs::is_directory(place.path))) {
@@ -142,8 +144,8 @@ int RunInstall(const Arguments& arguments) {
   return kYes;
 }
 
-// Throws if attachments run, with a record or without: without the program they would get no DEL.
-// Stale attachments need none.
+// Throws unless all attachments are stale: without the program, the others would get no DEL. An
+// attachment without a record counts, too.
 void RequireNoneRuns() {
   state::Host host = state::Host::OpenToLook();
   const Inventory inventory = TakeInventory(host);
@@ -157,11 +159,11 @@ void RequireNoneRuns() {
   }
 }
 
-// Does not restore what was kept: the operator decides what the next allocation runs as `bridge`.
+// Does not restore kept files: the operator decides what the next allocation runs as `bridge`.
 int RunUninstall(const Arguments& arguments) {
   RequireNoneRuns();
   std::vector<Place> places = FindPlaces(arguments.operands.front());
-  std::ranges::reverse(places);  // links before what they lead to
+  std::ranges::reverse(places);  // the links before the program
   for (const Place& place : places) {
     if (place.is_ours) {
       EnsureFileGone(place.path);

@@ -26,7 +26,7 @@ const std::string kEmpty;
 
 using LinksByName = std::map<std::string, const rtnl::Link*, std::less<>>;
 
-// Lists a renamed host veth also under the name that it should have.
+// Returns all links by name. A renamed host veth is listed under the name that it should have, too.
 LinksByName ByName(const std::vector<rtnl::Link>& all) {
   LinksByName links;
   for (const rtnl::Link& link : all) {
@@ -43,15 +43,15 @@ LinksByName ByName(const std::vector<rtnl::Link>& all) {
 
 bool IsPluggedIn(const Attachment& attachment, const LinksByName& links) {
   if (!attachment.record->Has(cni::Part::kLink)) {
-    return true;  // its link is another plugin's
+    return true;  // the link belongs to another plugin
   }
   const auto bridge = links.find(attachment.record->link.bridge);
   return attachment.link && attachment.link->up && bridge != links.end() &&
          attachment.link->master == bridge->second->index;
 }
 
-// Returns the state of an attachment with a record. Does not check whether an attachment that a
-// command works on, or has begun, is alive: before its veth is made some kernels cannot tell.
+// Returns the state of an attachment with a record. Does not check whether the attachment is alive
+// once its ADD or DEL has begun and not ended: some kernels cannot tell before the veth is created.
 State StateOf(state::Host& host, const Attachment& attachment, const LinksByName& links) {
   const state::Record& record = *attachment.record;
   if (record.IsDelBegun()) {
@@ -95,7 +95,7 @@ Attachment AttachmentOf(state::Host& host,
   return attachment;
 }
 
-// Adds our links that have no record, whatever became of it.
+// Adds an attachment for each link of ours that has no record, whatever became of the record.
 void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inventory) {
   std::set<std::string> known;
   for (const Attachment& attachment : inventory.attachments) {
@@ -107,7 +107,7 @@ void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inven
     if (!alias || known.contains(link.name)) {
       continue;
     }
-    // An ADD has written the record meanwhile.
+    // An ADD may have written the record since all records were read.
     if (std::optional<state::Record> record =
             inventory.is_complete ? host.records.Find(alias->id) : std::nullopt) {
       inventory.attachments.push_back(
@@ -123,7 +123,8 @@ void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inven
   }
 }
 
-// The addresses that have a lease; with thousands, opening each would take too long.
+// Returns the addresses that have a lease, by the names of the files: with thousands of leases,
+// opening each file would take too long.
 std::vector<Ip> LeasedIn(const std::string& directory) {
   std::vector<Ip> leased;
   for (const std::string& name : Entries(directory)) {
@@ -170,7 +171,8 @@ std::optional<Usage> PortsOf(const Network& network, const Inventory& inventory)
 
 void AddNetworks(Inventory& inventory) {
   std::map<std::string, Network> networks;
-  // The record of each network whose ranges count: a changed config shows with the next record.
+  // The record whose ranges count for a network: the last one that has any. Records may differ if
+  // the config was changed.
   std::map<std::string, const state::Record*> with_ranges;
   for (const Attachment& attachment : inventory.attachments) {
     Network& network = networks[attachment.id.network];
@@ -190,8 +192,8 @@ void AddNetworks(Inventory& inventory) {
   }
 }
 
-// Call it before anything else reads all records and logs that it ignores some: each is logged
-// once.
+// Must be called before anything else reads all records and logs that it ignores some: each record
+// is logged only once.
 void RemarkOnUnreadable(state::Host& host, const Inventory& inventory) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.state == State::kUnreadable) {
@@ -260,7 +262,7 @@ void CompareRules(state::Host& host, Inventory& inventory) {
         owners.insert(mismatch.owner);
       }
     }
-    if (owners.contains("")) {  // what all attachments share
+    if (owners.contains("")) {  // rules that all attachments share
       of_all = State::kRulesWrong;
     }
   } catch (const Error& error) {
@@ -275,8 +277,8 @@ void CompareRules(state::Host& host, Inventory& inventory) {
 
 Inventory TakeInventory(state::Host& host) {
   Inventory inventory;
-  // Records before links: an attachment whose record is gone by then may still have its link for a
-  // moment, but an attachment whose record was read had its link before, unless it is being made.
+  // Reads the records before the links: unless it is still being made, an attachment has its link
+  // before its record is read. A record that is removed later may leave its link here for a moment.
   std::vector<state::Records::Reading> readings = host.records.ReadAll();
   inventory.links = host.net.Links();
   const LinksByName links = ByName(inventory.links);

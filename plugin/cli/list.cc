@@ -47,8 +47,8 @@ std::string ShowUsage(const Usage& usage, std::string_view what) {
                                  : Format("{} of {} {}", usage.free(), usage.total, what);
 }
 
-// Returns "?" if root would see more. Leaves out what nobody can know: another IPAM plugin's
-// addresses.
+// Returns "?" for numbers that only root can see. Leaves out numbers that nobody can know, such as
+// the addresses of another IPAM plugin.
 std::string ShowFree(const Network& network, bool is_complete) {
   std::vector<std::string> parts;
   for (const auto& [usage, what] :
@@ -114,7 +114,7 @@ Json Document(const Inventory& inventory) {
           {"networks", ArrayOf(inventory.networks, network_json)}};
 }
 
-// Sorts by -sort; else keeps the inventory's order.
+// Sorts by -sort; without -sort, keeps the order of the inventory.
 void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
   const std::string* const typed = arguments.Find("sort");
   if (typed == nullptr) {
@@ -170,7 +170,7 @@ Inventory TakeSelected(state::Host& host, const Filters& filters, const Argument
   return inventory;
 }
 
-// Repeats the list until a key is pressed.
+// Prints the list again and again until a key is pressed.
 void Watch(state::Host& host, const Filters& filters, const Arguments& arguments) {
   constexpr std::chrono::milliseconds kPause{2000};
   const KeyMode keys;

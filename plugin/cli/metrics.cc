@@ -74,7 +74,7 @@ Labels LabelsOf(const Attachment& attachment) {
   return labels;
 }
 
-// Counts from the allocation's side: it received what the host end sent.
+// Returns the counters as the allocation sees them: it has received what its host end has sent.
 std::string TrafficMetrics(const Inventory& inventory) {
   std::string text;
   for (const auto& [direction, verb, side] :
@@ -112,7 +112,8 @@ std::string UsageMetric(const Inventory& inventory,
   return metric.Text();
 }
 
-// Every network has a sample for every state, so a query for state="dead" finds 0, not nothing.
+// Adds a sample of every state for every network, so that a query for state="dead" finds 0 instead
+// of nothing.
 std::string AttachmentMetric(const Inventory& inventory) {
   Metric metric("attachments", "gauge", "Attachments by state.");
   std::map<std::string, std::map<State, std::uint64_t>> counts;
@@ -147,8 +148,8 @@ std::string BuildMetric() {
   return metric.Text();
 }
 
-// Every kind has a sample from the start: if one appeared with its first event, Prometheus'
-// increase() would not see that event.
+// Adds a sample for every kind of event from the start. If a sample appeared with its first event,
+// Prometheus' increase() would miss that event.
 std::string EventMetric(std::string_view name,
                         std::string_view help,
                         std::string_view label,
@@ -160,8 +161,9 @@ std::string EventMetric(std::string_view name,
   return metric.Text();
 }
 
-// Returns one sample for each entry in the files of policies, whatever runs. Returns none without
-// policies, and none if the policies in force cannot be read: a check of doctor reports that.
+// Returns a sample for each rule of the policies in force, whether an allocation has the rule or
+// not, and the usage of the sets of flows. Returns nothing without policies, or if they cannot be
+// read: a check of doctor reports that.
 std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
   constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
@@ -194,14 +196,14 @@ std::string PolicyMetrics(state::Host& host) {
   return connections.Text() + flows.Text();
 }
 
-// Writes a file that a collector of another user can read. ReplaceFile() makes files that only we
-// can read.
+// Writes a file that a collector with another user can read. ReplaceFile() would make a file that
+// only we can read.
 void Publish(const std::string& path, const std::string& text) {
   constexpr mode_t kReadable = 0644;
-  const std::string fresh = path + ".new";  // not *.prom
+  const std::string fresh = path + ".new";  // not *.prom, which would be collected
   EnsureFileGone(fresh);
-  // Sets the mode through the descriptor. In a directory of the collector, the name may by then
-  // lead to another file.
+  // Sets the mode through the descriptor: in a directory that belongs to the collector, the name
+  // may lead to another file by then.
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadable));
   if (!fd) {
     throw ErrnoError(errno == EEXIST ? Code::kTryAgain : Code::kIo,

@@ -35,14 +35,14 @@ std::vector<std::string> NamesOf(const Attachment& attachment) {
                                     attachment.id.container_id,
                                     attachment.host_veth};
   if (attachment.link) {
-    names.push_back(state::HostVethName(attachment.id));  // also if it was renamed
+    names.push_back(state::HostVethName(attachment.id));  // even if the link was renamed
   }
   std::erase(names, "");
   return names;
 }
 
-// Matches a published port, an address, a whole name, or else the beginning of a name. Only
-// beginnings need two characters: a job may be called 'z'.
+// Finds attachments by published port, then by address, then by whole name, and at last by prefix.
+// Only a prefix needs two characters: a job may be called 'z'.
 Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   const auto is_port = [&](const portmap::DnatEntry& port) {
     return std::to_string(port.host_port) == word;
@@ -84,8 +84,8 @@ std::string Candidates(const Attachments& found) {
   return table.Text();
 }
 
-// Returns none, with a remark on stderr, if `word` names none, or some that `differ` from the
-// first.
+// Returns the attachments that `word` names. Returns none, with a remark on stderr, if there are
+// none, or if some `differ` from the first.
 Attachments Find(const Inventory& inventory, const std::string& word, const auto& differ) {
   Attachments found = FindNamed(inventory, word);
   if (found.empty()) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kDirectory = "/etc/nomad.d";
 
-// A name, a text without its quotes, or a single character of any other kind.
+// A name, a quoted text without its quotes, or a single other character.
 struct Token {
   std::string text;
   bool is_quoted = false;
@@ -25,12 +25,12 @@ bool IsOfName(char character) {
          character == '-';
 }
 
-// What HCL and JSON have in common, with HCL's comments.
+// Splits a config into the tokens that HCL and JSON share, without the comments of HCL.
 class Tokens {
  public:
   explicit Tokens(std::string_view text) : left_(text) {}
 
-  // The text of it is empty at the end.
+  // Returns the next token. At the end, returns a token without text and quotes.
   Token Take() {
     SkipBlanks();
     if (left_.starts_with('"')) {
@@ -79,7 +79,7 @@ class Tokens {
   std::string_view left_;
 };
 
-// The files that Nomad reads, in its order.
+// Returns the names of the files that Nomad reads, in its order.
 std::vector<std::string> NomadFiles() {
   std::vector<std::string> names = Entries(kDirectory);
   std::ranges::sort(names);

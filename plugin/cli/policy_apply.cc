@@ -25,7 +25,7 @@ constexpr std::array kApplyFlags = {kDryRunFlag,
                                     Flag{"v", nullptr, "a row for each allocation"},
                                     kJsonFlag};
 
-// "namespaces -> namespaces, api"
+// Returns "namespaces -> namespaces, api"; "namespaces" if nothing has changed.
 std::string Changed(const std::string& before, const std::string& after) {
   return before == after ? after : Format("{} -> {}", before, after);
 }
@@ -36,17 +36,17 @@ std::string AllocationOf(const state::Record& record) {
   return found != labels.end() ? found->second : record.id.container_id;
 }
 
-// What was applied, or would be.
+// What was applied, or what a dry run would apply.
 struct Applied {
   bool is_dry = false;
   std::size_t policies = 0;
-  bool are_all_audited = false;  // and there are some
+  bool are_all_audited = false;  // true only if there are policies
   const policy::Program& program;
   attachment::ReachChanges reach = {};
-  std::optional<std::size_t> cut = {};  // connections, if they were to be ended
+  std::optional<std::size_t> cut = {};  // ended connections; nullopt without -cut
 };
 
-// The last cells of a row: the policies that apply, before and after.
+// Returns the last cells of a row: the policies that apply before and after.
 std::vector<Cell> ReachCells(const Applied& applied, const cni::Workload& workload) {
   const Reach before = ReachOf(applied.reach.former, workload);
   const Reach after = ReachOf(applied.program, workload);
@@ -57,7 +57,8 @@ std::vector<Cell> WorkloadCells(const cni::Workload& workload) {
   return {OrDash(workload.nomad_namespace), OrDash(workload.job), OrDash(workload.group)};
 }
 
-// A row for each group, with all children of a periodic job together: they have the same policies.
+// Returns a table with a row for each group. All children of a periodic job are one row: they have
+// the same policies.
 std::string GroupTable(const Applied& applied) {
   std::map<cni::Workload, std::size_t> counts;
   for (const state::Record& record : applied.reach.changed) {
@@ -123,8 +124,8 @@ std::string Summary(const Applied& applied) {
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
 }
 
-// An apply with a missing directory takes all policies away. Nobody wants that if the policies in
-// force cannot even be read.
+// Throws if the directory is missing and the policies in force cannot be read. An apply would then
+// remove all policies, which can hardly be intended.
 void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
   const std::optional<Error> unread =
       FindStatus(directory) ? std::nullopt : rules::FindUnreadPolicies(host);
@@ -157,8 +158,8 @@ void RemarkOnNone(const policy::Policies& policies, const std::string& directory
   }
 }
 
-// Also removes marks of an earlier -cut from connections that these policies allow: they may begin
-// anew.
+// Ends the connections that the policies in force refuse, if that is asked for. In any case lets
+// connections that an earlier -cut has ended begin anew if they are allowed by now.
 std::optional<std::size_t> Cut(state::Host& host, bool is_asked) {
   using More = conntrack::Conntrack::More;
   const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
@@ -167,7 +168,7 @@ std::optional<std::size_t> Cut(state::Host& host, bool is_asked) {
 
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
-  // Absolute: the path is compared later with what is in force, from another directory.
+  // Makes the path absolute: later commands compare these files, from other working directories.
   const std::string directory = std::filesystem::absolute(DirectoryOf(arguments));
   if (directory.find('\n') != directory.npos) {
     throw UsageError("the name of a directory of policies has no line end");
@@ -182,7 +183,8 @@ int RunApply(const Arguments& arguments) {
                          std::ranges::all_of(policies.policies, &policy::Policy::is_audited),
       .program = program};
   RequireReadOrDirectory(host, directory);
-  // Without policies, no file is written that every ADD would have to read.
+  // If there are no policies and none were applied before, writes nothing: every ADD would have to
+  // read the file.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
   RemarkOnNone(policies, directory);
   if (!has_none) {

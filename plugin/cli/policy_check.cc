@@ -1,4 +1,4 @@
-// policy check: names what `policy apply` would refuse.
+// policy check: names everything that `policy apply` would refuse.
 #include <algorithm>
 #include <set>
 
@@ -27,7 +27,7 @@ std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
   return all;
 }
 
-// Returns `selector` with the labels of `workload` where they differ.
+// Returns `selector`, with the labels of `workload` in place of those that do not select it.
 std::string NearTo(const cni::Workload& workload, policy::Selector selector) {
   if (!policy::Selects({.nomad_namespace = selector.nomad_namespace}, workload)) {
     selector.nomad_namespace = workload.nomad_namespace;
@@ -41,7 +41,7 @@ std::string NearTo(const cni::Workload& workload, policy::Selector selector) {
   return policy::Text(selector);
 }
 
-// No error: a job that does not run yet is no mistake.
+// Prints a remark if `selector` selects no workload. This is no error: the job may not run yet.
 void WarnOfNoMatch(const policy::Policy& policy,
                    const policy::Selector& selector,
                    const std::set<cni::Workload>& workloads) {
@@ -58,8 +58,8 @@ void WarnOfNoMatch(const policy::Policy& policy,
           Suggestion(policy::Text(selector), {texts.begin(), texts.end()}));
 }
 
-// Returns the workloads of this node that some selector may match; none if its records cannot be
-// read.
+// Returns the workloads of this node that have a namespace, so that a selector may select them.
+// Returns none if we are not root.
 std::set<cni::Workload> FindWorkloads() {
   std::set<cni::Workload> workloads;
   if (::geteuid() != 0) {
@@ -80,7 +80,7 @@ policy::Policies ReadToCheck(const std::string& directory) {
     if (error.code() == Code::kInvalidConfig) {
       throw;
     }
-    throw CannotTell(error.what());  // unreadable, or being written
+    throw CannotTell(error.what());  // the files are unreadable, or are being written
   }
 }
 

@@ -18,7 +18,7 @@ constexpr const char* kWords =
     "allowed: ns=NAMESPACE,job=JOB,group=GROUP, an address, node, outside, or the job, group, ID, "
     "interface or published port of an allocation that lives here";
 
-// A target, with its own port if the typed words give one.
+// An end of the connection. It has a port if the typed word was a published port.
 struct Target {
   End end;
   std::optional<Ports> ports = {};
@@ -42,7 +42,7 @@ cni::Workload ParseWorkload(std::string_view text) {
              : throw UsageError(Format("'{}' lacks ns=NAMESPACE", text));
 }
 
-// Whether `typed`, in which job and group may be missing, describes `living`.
+// Returns whether `typed`, in which job and group may be missing, describes `living`.
 bool Describes(const cni::Workload& typed, const cni::Workload& living) {
   return typed.nomad_namespace == living.nomad_namespace &&
          (typed.job.empty() || typed.job == living.job ||
@@ -50,8 +50,8 @@ bool Describes(const cni::Workload& typed, const cni::Workload& living) {
          (typed.group.empty() || typed.group == living.group);
 }
 
-// Returns an address with the labels of its allocation, or labels with the addresses of their
-// allocations; `typed` itself if no allocation matches.
+// Returns the living allocations with the address or the labels of `typed`; `typed` itself if there
+// are none.
 std::vector<Target> TargetsLike(End typed, const std::optional<NodeNow>& node) {
   std::vector<Target> targets;
   if (node) {
@@ -112,7 +112,8 @@ std::vector<Target> TargetsOf(const std::string& word, const std::optional<NodeN
                                      : TargetsNamed(word, node);
 }
 
-// Returns the allocations that the node's port leads to; empty if the port is the node's own.
+// Returns the allocations to which the node's published port leads; none if the node itself answers
+// on the port.
 std::vector<Target> PublishedAt(const End& end, const Ports& ports, const Inventory& inventory) {
   std::vector<Target> targets;
   for (const Attachment& attachment : inventory.attachments) {
@@ -130,12 +131,12 @@ std::vector<Target> PublishedAt(const End& end, const Ports& ports, const Invent
   return targets;
 }
 
-// Both addresses are of one family, or one is not known.
+// Returns whether both addresses have the same family, or an address is unknown.
 bool CanConnect(const End& from, const End& to) {
   return !from.address || !to.address || from.address->family() == to.address->family();
 }
 
-// Returns each target with the port that is tried.
+// Returns each possible target, with the port to connect to.
 std::vector<Target> TargetsOf(const TypedConnection& typed, const std::optional<NodeNow>& node) {
   std::vector<Target> to = TargetsOf(typed.to, node);
   std::vector<Target> targets;

@@ -21,7 +21,7 @@ namespace {
 
 using policy::Ports;
 
-// The fields of a flow's key, each padded to a register's four bytes.
+// Reads the fields of a flow's key. Each field is padded to the four bytes of a register.
 class KeyReader {
  public:
   explicit KeyReader(std::span<const std::uint8_t> key) : rest_(key) {}
@@ -62,7 +62,7 @@ void Remember(Holders now, Holders& known) {
   }
 }
 
-// Returns who had this address at `last`, in seconds since 1970.
+// Returns the end that had this address at the time `last`, in seconds since 1970.
 policy::End EndAt(const Ip& address, const Holders& holders, std::uint64_t last) {
   const Holder* latest = nullptr;
   for (const Holder& holder : holders.allocations) {
@@ -76,7 +76,8 @@ policy::End EndAt(const Ip& address, const Holders& holders, std::uint64_t last)
              : policy::End{.address = address, .is_node = holders.of_node.contains(address)};
 }
 
-// Returns whether the end was an allocation that is gone, or whose address another one has by now.
+// Returns whether the end was an allocation that is gone. Another allocation may have its address
+// by now.
 bool IsGone(const policy::End& end, const Holders& holders) {
   return !end.workload && !end.is_node &&
          std::ranges::any_of(holders.subnets,
@@ -106,8 +107,8 @@ std::string EntryFor(const Flow& flow, policy::Direction direction) {
   return entry.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// If several policies leave it closed together, "namespaces, api", any of them may allow it: names
-// the first.
+// Sets the policy and the entry that would allow the flow. If several policies refuse it together
+// ("namespaces, api"), an entry in any of them would do; takes the first.
 void SuggestEntry(const policy::Program& program, const std::string& refused_by, Flow& flow) {
   const std::string name = refused_by.substr(0, refused_by.find(", "));
   for (const auto& [direction, end] : {std::pair(policy::Direction::kTo, &flow.to),
@@ -137,7 +138,7 @@ void Explain(const policy::Program& program, const Holders& holders, Flow& flow)
   }
 }
 
-// Of source, destination, protocol and port, each padded to a register.
+// Returns the size of a key: source, destination, protocol and port, each padded to a register.
 std::size_t KeyBytes(Family family) {
   return family == Family::kIpv4 ? 4 + 4 + 4 + 4 : 16 + 16 + 4 + 4;
 }
@@ -174,7 +175,8 @@ std::string DecisionText(const Flow& flow) {
   return flow.now.By().empty() ? "allowed now" : Cat("allowed now by ", flow.now.By());
 }
 
-// Without what a set of another shape has that somebody has put in the place of ours.
+// Returns the flows in a set. Leaves out keys of another size: somebody may have put a set of
+// another type in the place of ours.
 std::vector<nft::Socket::Noted> NotedIn(state::Host& host, std::string_view noun, Family family) {
   std::vector<nft::Socket::Noted> noted =
       host.nft.NotedIn(firewall::TableId(), firewall::SetName(noun, family));
@@ -192,7 +194,8 @@ Usage UsageOf(state::Host& host, std::string_view noun) {
   return usage;
 }
 
-// A flow that was audited before it was refused is in two sets: the later one counts.
+// Adds a flow to `flows`. A flow that was audited before it was refused is in two sets: keeps the
+// later one, with the tries of both.
 void Add(Flow flow, const nft::Bytes& key, std::map<nft::Bytes, Flow>& flows) {
   const auto [at, is_new] = flows.try_emplace(key, flow);
   if (is_new) {

@@ -34,7 +34,7 @@ std::string NameOf(const policy::End& end, GraphOf of) {
              : Cat(workload.nomad_namespace, '/', cni::ParentJob(workload.job));
 }
 
-// One end for each kind of allocation, by the name of its node.
+// Maps a node of the graph to one end for each namespace, job and group of its allocations.
 using Ends = std::map<std::string, std::vector<policy::End>>;
 
 Ends FindEnds(const Holders& holders, GraphOf of) {
@@ -97,13 +97,15 @@ class Graph {
   }
 
  private:
-  // The node reaches everything, and connections outside the node are not ours.
+  // Returns whether the graph may have this edge. Policies do not restrict what the node sends, and
+  // connections past all allocations are not ours. A graph of namespaces leaves out edges within a
+  // namespace.
   [[nodiscard]] bool IsAsked(const std::string& from, const std::string& to) const {
     const bool is_inside = from != kOutside || (to != kOutside && to != kNode);
     return from != kNode && is_inside && (from != to || of_ == GraphOf::kJobs);
   }
 
-  // Returns every range that some entry names, and one port that none names.
+  // Returns every range of ports that an entry names.
   [[nodiscard]] std::vector<Ports> PortsNamed() const {
     std::set<Ports> named;
     for (const auto& each : ends_) {
@@ -141,7 +143,7 @@ class Graph {
     });
   }
 
-  // "all", "tcp/8080, tcp/9090-9199"; empty if none is reached.
+  // Returns "all" or "tcp/8080, tcp/9090-9199"; empty if no port is reached.
   [[nodiscard]] std::string ReachedPorts(const std::vector<policy::End>& sources,
                                          const std::vector<policy::End>& targets) const {
     constexpr auto kNoProtocol = static_cast<Ports::Protocol>(0);  // matches entries without ports
@@ -159,7 +161,7 @@ class Graph {
 
   [[nodiscard]] const std::string& Id(const std::string& name) const { return ids_.at(name); }
 
-  // Mermaid's way to write a quote.
+  // Returns `name` with its quotes written as Mermaid needs them.
   [[nodiscard]] static std::string Quoted(std::string name) {
     for (std::size_t at = name.find('"'); at != name.npos; at = name.find('"', at)) {
       name.replace(at, 1, "#quot;");

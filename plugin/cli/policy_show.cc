@@ -1,4 +1,5 @@
-// policy show: what the kernel judges an allocation by, and who reaches whom.
+// policy show: shows the rules by which the kernel judges the connections of an allocation, or who
+// reaches whom.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -26,7 +27,7 @@ constexpr std::array kShowFlags = {
     Flag{"nft", nullptr, "the nft commands that print its chains and sets"},
     kJsonFlag};
 
-// "namespace=prod job=lb"; empty for anyone.
+// Returns "namespace=prod job=lb"; empty for anyone.
 std::string PeerText(const policy::Step& step, const std::map<std::string, std::string>& sets) {
   using PeerIs = policy::Step::PeerIs;
   switch (step.peer) {
@@ -57,7 +58,7 @@ struct Rule {
   std::string_view outcome;
   std::string ports;  // "tcp/8080"; empty: all
   std::string peer;
-  std::optional<std::uint64_t> packets;  // nullopt: it does not count
+  std::optional<std::uint64_t> packets;  // nullopt: the step has no counter
 };
 
 std::vector<Rule> RulesOf(state::Host& host,
@@ -81,7 +82,7 @@ std::vector<Rule> RulesOf(state::Host& host,
   return all;
 }
 
-// A line per rule: "in  api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
+// Returns a line per rule: "in  api#0  allowed  tcp/8080 from namespace=prod job=lb  12".
 std::string ShowTable(const std::vector<Rule>& all) {
   Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, {"RULE", "WHAT"});
   for (const Rule& rule : all) {
@@ -127,7 +128,7 @@ std::vector<std::string> NftCommands(const state::Record& record,
   return commands;
 }
 
-// An attachment with what judges it.
+// An attachment, with the policies and rules that judge its connections.
 struct Shown {
   const Attachment& attachment;
   cni::Workload workload;

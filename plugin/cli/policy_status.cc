@@ -1,4 +1,5 @@
-// policy status: what the rules have counted, and whether they are those of the files.
+// policy status: shows what the rules have counted, and whether they are still the rules of the
+// files.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -27,7 +28,8 @@ constexpr std::array kStatusFlags = {
 constexpr std::string_view kFull =
     "a set of flows is full (4096): newer ones may be missing until others are an hour old";
 
-// Without flows: since when, for rules that were lost and repaired begin anew.
+// Returns the flows. If there are none, says since when the rules are in the kernel: rules that
+// were lost and repaired have forgotten earlier flows.
 std::string FlowsText(state::Host& host, const Flows& flows) {
   if (!flows.flows.empty()) {
     return ShowFlows(flows);
@@ -39,7 +41,7 @@ std::string FlowsText(state::Host& host, const Flows& flows) {
       eldest == counts.end() ? "" : Cat("; their rules are in the kernel since ", eldest->since));
 }
 
-// Until a key is pressed.
+// Prints the flows every two seconds until a key is pressed.
 void WatchFlows(state::Host& host) {
   constexpr std::chrono::milliseconds kPause{2000};
   const KeyMode keys;
@@ -69,7 +71,7 @@ int RunFlows(state::Host& host, const Arguments& arguments) {
   return kYes;
 }
 
-// How the kernel's rules differ from ours.
+// Returns how the kernel's rules differ from ours.
 std::vector<Mismatch> FindDamages(state::Host& host) {
   Mismatches damages(Mode::kLook);
   rules::CheckRuleset(host, {.at_least = rules::Depth::kTables}, damages);

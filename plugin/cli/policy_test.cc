@@ -45,7 +45,8 @@ std::optional<policy::Ports> ParsePort(const Arguments& arguments) {
                    Format("'{}' is no port; allowed: tcp/8080, udp/53, sctp/5000, icmp", *port));
 }
 
-// Returns the policies in force, if root asks on a node that has any; else those of the files.
+// Returns the policies in force if we are root and the node has any; otherwise the policies of the
+// files.
 policy::Program ProgramFor(const Arguments& arguments, std::optional<state::Host>& host) {
   if (!arguments.Has("dir") && host && host->policy.AreApplied()) {
     if (const FilesNow files = CompareFiles(*host); files.differ.value_or(true)) {
@@ -65,13 +66,14 @@ std::optional<NodeNow> FindNodeNow(std::optional<state::Host>& host) {
   return node;
 }
 
-// One of all connections that may be meant, with the result.
+// A connection that may be meant, with the decision of the policies.
 struct Judged {
   policy::Connection connection;
   policy::Answer answer;
 };
 
-// Returns the first refused connection; else one that would be refused; else any.
+// Returns the first refused connection; else the first that audit mode would refuse; else the
+// first.
 Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   std::optional<state::Host> host;
   if (::geteuid() == 0) {
@@ -97,7 +99,8 @@ std::string At(const std::string& rule, const char* place, const policy::End& en
   return Format("{} at the {}, {}", rule, place, Text(end));
 }
 
-// "egress#0 at the source, dev/etl, and by api#0 at the target, prod/api"; empty without rules.
+// Returns "egress#0 at the source, dev/etl, and by api#0 at the target, prod/api"; empty without
+// rules.
 std::string Rules(const Judged& judged, std::string policy::Opinion::*rule) {
   std::vector<std::string> rules;
   if (const std::string& of_source = judged.answer.source.*rule; !of_source.empty()) {
@@ -136,7 +139,7 @@ int RunPolicyTest(const Arguments& arguments) {
     try {
       return JudgeWorst(arguments, typed);
     } catch (const Error& error) {
-      throw CannotTell(error.what());  // exit 1 is an answer
+      throw CannotTell(error.what());  // exit code 1 would mean "refused"
     }
   }();
   const policy::Answer& answer = judged.answer;

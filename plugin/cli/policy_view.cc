@@ -21,10 +21,10 @@ std::string Names(const std::vector<policy::Policy>& policies) {
   }));
 }
 
-// What judges one attachment, according to the policies in force.
+// The policies in force that apply to an attachment.
 struct Judges {
   Reach reach;
-  std::vector<RuleCount> refusals;  // the rules of these policies that refuse
+  std::vector<RuleCount> refusals;  // rules of these policies that refuse
 };
 
 std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment) {

@@ -24,7 +24,8 @@ using causes::Causes;
 using causes::Connection;
 using causes::Listening;
 
-// `is_asked_for`: is about the port that was.
+// Adds the causes whose text is not in the list yet. If not `is_asked_for`, they are about a port
+// that is not in question, and do not end its connections.
 void AddNew(Causes& causes, Causes more, bool is_asked_for) {
   for (Cause& cause : more) {
     cause.ends = cause.ends && is_asked_for;
@@ -34,7 +35,7 @@ void AddNew(Causes& causes, Causes more, bool is_asked_for) {
   }
 }
 
-// One connection that was tried, and why it ended.
+// One connection that was probed, and why it ended.
 struct Probed {
   std::string title;
   causes::Diagnosis diagnosis;
@@ -54,7 +55,7 @@ class Inspection {
         client_(question.client),
         name_(question.name) {}
 
-  // The namespace may go at any moment.
+  // The namespace may disappear at any moment.
   SideMismatches Run() {
     sides_.is_host_known = Try([&] { Compare(); });
     are_rules_whole_ = are_rules_whole_ && sides_.is_host_known;
@@ -76,7 +77,8 @@ class Inspection {
   }
 
  private:
-  // A failed look does not affect the others.
+  // Runs `look`. If it throws, adds the error to `unknown` and returns false, so that the other
+  // checks still run.
   template <typename Look>
   bool Try(Look look) {
     try {
@@ -95,7 +97,7 @@ class Inspection {
         host_, attachment_, [&](const portmap::DnatEntry& port) { return IsMeant(port); });
     sides_.host = std::move(found.causes);
     are_rules_whole_ = found.are_rules_whole;
-    // Only a note: a bridge may be intended to lead nowhere.
+    // Adds only a note: the bridge may be meant to lead nowhere.
     if (record_.link.gateways.empty() && link::IsIsland(host_.net, record_.link.bridge)) {
       AddNote(link::DescribeIsland(record_.link.bridge));
     }
@@ -134,7 +136,7 @@ class Inspection {
     ForgiveAnswered();
   }
 
-  // Checks what an allocation without a published port receives or sends.
+  // Probes a connection to a port that is not published, or a connection from the allocation.
   void LookAtUnpublished(causes::Interior& inside) {
     std::vector<std::optional<Connection>> connections;
     if (!question_.to) {
@@ -163,7 +165,8 @@ class Inspection {
     ForgiveAnswered();
   }
 
-  // Nobody listens; still shows whether the client gets that far. REQUIRES: client_
+  // Probes a port although nobody listens on any, to see whether packets of the client reach the
+  // container. REQUIRES: client_
   void LookForRefusal() {
     const std::optional<Connection> connection =
         planner_.ToAllocation(record_, portmap::Protocol::kTcp, PortToTry(), *client_);
@@ -192,7 +195,7 @@ class Inspection {
     return kAnyPort;
   }
 
-  // Finds what can be seen without sending anything.
+  // Finds causes on the way to a published port that can be seen without sending anything.
   void LookOnTheWay(const portmap::DnatEntry& port) {
     if (client_ && client_->family() != port.container_ip.family()) {
       return;
@@ -243,8 +246,9 @@ class Inspection {
     }
     std::optional<Probed> probed;
     Try([&] { probed = Probe(connection); });
-    // A client given by address may come by the usual link of all others, whatever the route back
-    // to it is. Whether packets were dropped for that is known only if some were.
+    // The packets of a named client may arrive on the usual uplink, although the route back to it
+    // is another; strict reverse path filtering drops such packets. Probes that way, too, if the
+    // kernel has ever counted such a drop.
     if (probed && probed->diagnosis.way.IsWhole() && port != nullptr &&
         connection.is_client_named && causes::HasReversePathDropped()) {
       if (const auto other = planner_.ByUsualUplink(connection, *port)) {
@@ -262,9 +266,10 @@ class Inspection {
             .diagnosis = causes::Diagnose(facts_, connection)};
   }
 
-  // While our own rules are missing, others' drops may concern packets that our rules no longer
-  // accept: these are looked for after the repair. What was seen without a probe is nearer to the
-  // cause than what follows from a station alone.
+  // Adds a probed connection. While our own rules are damaged, adds no causes: drops of others may
+  // hit only packets that our rules no longer accept, so they are examined after the repair. A
+  // cause that was seen without a probe is nearer to the fault than a guess from the station where
+  // the packet ended.
   void Add(Probed probed) {
     causes::Diagnosis& diagnosis = probed.diagnosis;
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
@@ -281,8 +286,9 @@ class Inspection {
     sides_.ways.push_back({.title = std::move(probed.title), .way = std::move(diagnosis.way)});
   }
 
-  // A fault beside a connection that was answered does harm elsewhere. A stopped service does not
-  // count as answering: the kernel answers for it.
+  // If every probed connection was answered, faults on the node are not the reason why a port does
+  // not answer. Faults in the container remain reasons: the kernel answers for a service that is
+  // stopped.
   void ForgiveAnswered() {
     if (sides_.ways.empty() || has_failed_) {
       return;
@@ -294,7 +300,8 @@ class Inspection {
     }
   }
 
-  // Returns whether `port` is in question; if none was given, all are.
+  // Returns whether `port` is in question. If the typed name is no port of this allocation, all
+  // ports are.
   [[nodiscard]] bool IsMeant(const portmap::DnatEntry& port) const {
     const auto is_named = [&](const portmap::DnatEntry& each) {
       return std::to_string(each.host_port) == name_;
@@ -303,8 +310,8 @@ class Inspection {
   }
 
   // A port that is published for several protocols or families is a fault only if nobody listens on
-  // any of them; with a client, only the client's family counts. Returns which of `all` are no
-  // fault; these are noted.
+  // any of them; with a client, only the client's family counts. Returns for each of `all` whether
+  // it is no fault although nobody answers; adds a note about it then.
   std::vector<bool> NoteUnanswered(causes::Interior& inside, const std::vector<Listening>& all) {
     std::vector<bool> is_noted;
     is_noted.reserve(all.size());
@@ -314,7 +321,8 @@ class Inspection {
     return is_noted;
   }
 
-  // REQUIRES: nobody answers on `listening`.
+  // Adds a cause and returns true if `listening` is a fault; otherwise adds a note. REQUIRES:
+  // nobody answers on `listening`.
   bool FindFault(causes::Interior& inside,
                  const Listening& listening,
                  const std::vector<Listening>& all) {
@@ -325,7 +333,7 @@ class Inspection {
       });
     };
     const auto answered = other_that(&Listening::is_answered);
-    const auto wrong = other_that(&Listening::has_any);  // which is a fault itself
+    const auto wrong = other_that(&Listening::has_any);  // a fault that is reported itself
     if (answered != all.end()) {
       AddNote(Format(
           "{}, but {} is answered{}",
@@ -355,7 +363,7 @@ class Inspection {
     }
   }
 
-  // Finds chains that drop everything that is forwarded, also what an allocation sends itself.
+  // Finds chains that drop all forwarded packets, also those from an allocation.
   void LookForDrops() {
     if (are_rules_whole_) {
       const int mark_bit = record_.rules.forward_hook.accept_mark_bit;
@@ -374,7 +382,7 @@ class Inspection {
   causes::NodeFacts facts_{host_};
   causes::Planner planner_{facts_};
   bool are_rules_whole_ = true;
-  bool has_failed_ = false;  // a connection that was tried
+  bool has_failed_ = false;  // some probed connection was not answered
   SideMismatches sides_;
 };
 

@@ -37,7 +37,7 @@ bool ShowsColours() {
   return kShows;
 }
 
-// Of stdout; nullopt if that is no terminal.
+// Returns the width of the terminal on stdout; nullopt if stdout is no terminal.
 std::optional<std::size_t> TerminalColumns() {
   winsize size{};
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
@@ -45,18 +45,18 @@ std::optional<std::size_t> TerminalColumns() {
              : std::nullopt;
 }
 
-// In characters: close enough to columns, and the same in every locale.
+// Returns the width in characters: this is close enough to columns, and the same in every locale.
 std::size_t Width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, BeginsCharacter));
 }
 
-// "fix: ...", "advice: ...", "all 3: ...": with a command at their end.
+// Returns whether a line has a command at its end, which a person may paste.
 bool IsToPaste(std::string_view words) {
   return words.starts_with("fix: ") || words.starts_with("advice: ") || words.starts_with("all ");
 }
 
-// The last space within `columns`, behind `indent`, that words follow; npos if `line` fits, or has
-// none. Colours take no column.
+// Returns the position of the last space within `columns` and behind `indent` that words follow.
+// Returns npos if `line` fits, or has no such space. Codes of colours take no column.
 std::size_t FindBreak(std::string_view line, std::size_t indent, std::size_t columns) {
   std::size_t column = 0;
   std::size_t last = line.npos;

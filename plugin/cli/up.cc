@@ -17,8 +17,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// Returns the record with which an ADD would begin, with the gateways that the bridge gets if they
-// are from the first range of each set.
+// Returns the record that an ADD would write first. Adds the gateways that the bridge gets from the
+// first range of each set.
 state::Record IntentOfNetwork(state::Host& host,
                               const cni::PluginConfig& plugin,
                               const config::Config& asked) {
@@ -47,14 +47,16 @@ void WarnOfForeignDrops(state::Host& host) {
   }
 }
 
-// Makes what `record` shares with others. In mode kLook makes nothing, and returns what is missing.
+// Creates what the attachment of `record` would share with others. In mode kLook, creates nothing,
+// and returns what is missing.
 std::vector<std::string> Prepare(state::Host& host, const state::Record& record, Mode mode) {
   if (mode == Mode::kRepair) {
     attachment::Reconcile(
         host, {.extent = attachment::Scope::Extent::kNetwork, .record = &record}, mode);
     return {};
   }
-  // A reconcile does not report as missing what no attachment needs yet. So this checks the bridge.
+  // A reconcile does not report a missing bridge that no attachment needs yet, so the bridge is
+  // checked here.
   Mismatches mismatches(mode);
   if (const state::Record finished = record.Finished(); finished.IsLive(cni::Part::kLink)) {
     link::CheckBridge(host, finished, mismatches);
@@ -71,7 +73,7 @@ struct BroughtUp {
   std::string bridge;  // or the gateway of a VLAN; empty if none has to be made
   std::vector<Cidr> addresses = {};
   bool is_left_out = false;
-  std::vector<std::string> missing = {};  // in mode kLook
+  std::vector<std::string> missing = {};  // only in mode kLook
 };
 
 std::vector<BroughtUp> BringUp(state::Host& host, const std::string& file, Mode mode) {
