@@ -11,10 +11,11 @@ namespace nomad_bridge::causes {
 struct Cause {
   std::string text;
   Fix fix;
-  bool is_passing = false;   // ends by itself
-  bool is_meant = false;     // intended: somebody's own rule or policy says so
-  bool ends = true;          // the connection; false: the fault does harm elsewhere
-  bool is_unprobed = false;  // beyond the probe's end: what answered the probe may be lost there
+  bool is_passing = false;  // ends by itself
+  bool is_meant = false;    // intended: by the operator's own rule or policy
+  bool ends = true;         // ends the connection; false: the fault does harm elsewhere
+  // The fault is beyond the end of the probe: it may end a connection whose probe was answered.
+  bool is_unprobed = false;
 
   bool operator==(const Cause&) const = default;
 };

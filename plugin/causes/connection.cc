@@ -12,7 +12,7 @@
 namespace nomad_bridge::causes {
 namespace {
 
-constexpr std::uint16_t kClientPort = 49152;  // as the kernel chooses one
+constexpr std::uint16_t kClientPort = 49152;  // a port that the kernel may choose
 
 std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Family family) {
   for (const Cidr& cidr : facts.Addresses(link)) {
@@ -23,12 +23,12 @@ std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Fami
   return std::nullopt;
 }
 
-// k.root-servers.net, far from link::Beyond().
+// Returns the address of k.root-servers.net, which is far from link::Beyond().
 Ip AnotherBeyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "193.0.14.129" : "2001:7fd::1").value();
 }
 
-// Of two candidates that qualify, prefers the one that works.
+// Returns an uplink that qualifies. Prefers an operational link.
 template <typename Qualifies>
 std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
                                      const Qualifies& qualifies) {
@@ -54,7 +54,8 @@ std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
   return std::nullopt;
 }
 
-// Returns a machine beyond `uplink`: one that the default route leads to, else a neighbour there.
+// Returns the address of a machine beyond `uplink`: link::Beyond() if the route there leads through
+// the uplink; else another address of the uplink's own network.
 std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
   const Ip beyond = link::Beyond(family);
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = beyond});
@@ -98,7 +99,8 @@ std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
   if (way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex) {
     return std::nullopt;
   }
-  // First: such a bridge is operational only if a port of it that leads beyond the node is.
+  // Looks among the uplinks first: there, a bridge counts as operational only if one of its ports
+  // to the outside is.
   const std::optional<rtnl::Link> uplink =
       FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) { return link.index == way.link; });
   return uplink ? uplink : facts_.FindLink(way.link);
@@ -114,8 +116,8 @@ std::optional<Ip> Planner::NodeAddress(const std::optional<rtnl::Link>& link, Fa
   return own ? std::optional(own->address) : std::nullopt;
 }
 
-// Prefers the uplink that has the published address; then the one of the default route; then one
-// that is down, and may have had that route; then any with an address.
+// Prefers the uplink that has the published address; then the uplink of the default route; then an
+// uplink that is down, and may have had the default route; then any uplink with an address.
 std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port, Family family) {
   std::optional<rtnl::Link> uplink;
   if (port != nullptr && port->host_ip) {
@@ -139,8 +141,8 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port
   return uplink;
 }
 
-// Returns an address beyond the node that the container has a route to. The node's own router
-// certainly exists.
+// Returns an address beyond the node to which the container has a route. Takes the node's router if
+// it is in the network of the route, because the router certainly exists.
 std::optional<Ip> Planner::FindRouted(rtnl::Socket& container, Family family) {
   const std::optional<Ip> router = net_.LookUpRoute({.destination = link::Beyond(family)}).gateway;
   std::set<Ip> known = net_.AllAddresses();
@@ -163,7 +165,7 @@ std::optional<Ip> Planner::FindRouted(rtnl::Socket& container, Family family) {
   return std::nullopt;
 }
 
-// If the network gives no default route, anyone is somebody that its other routes lead to.
+// If the network gives no default route, chooses a client to which its other routes lead.
 void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) {
   const state::Record& record = *connection.server_record;
   const Family family = connection.server.family();
@@ -194,8 +196,8 @@ void Planner::SetClient(Connection& connection, const Ip& client, const portmap:
   } else if ((connection.client_record = FindHolder(client))) {
     connection.from = Connection::Place::kAllocation;
   } else {
-    // If the route to the client leads by a link without an address, the client's packets come by
-    // another link.
+    // If the route to the client leads through a link without an address, the packets of the client
+    // come through another link.
     connection.uplink = LinkOf(way);
     if (!NodeAddress(connection.uplink, client.family())) {
       connection.uplink = UplinkOfAnyone(port, client.family());
@@ -261,7 +263,7 @@ std::optional<Connection> Planner::ByUsualUplink(const Connection& connection,
   return other;
 }
 
-// The service is the node's own, or an allocation's that has published the port.
+// Sets the allocation that has published the port as the server; if there is none, the node itself.
 void Planner::SetService(Connection& connection) {
   for (const state::Records::Reading& each : facts_.host.records.ReadAll()) {
     for (const portmap::DnatEntry& port :

@@ -1,4 +1,4 @@
-// A connection that somebody may begin, with all that is known of it before there is one.
+// A connection that somebody may open, with everything that is known before the first packet.
 //
 // Errors   kKernel
 #pragma once
@@ -28,12 +28,14 @@ struct Connection {
   // node's port.
   Ip destination;
   std::uint16_t port = 0;
-  // The end that answers, after every translation: `destination` and `port` if there is none.
+  // The end that answers, after every translation. Without a translation, the same as `destination`
+  // and `port`.
   Ip server;
   std::uint16_t server_port = 0;
-  std::optional<state::Record> client_record;  // kAllocation
-  std::optional<state::Record> server_record;  // kAllocation
-  // The link by which a client from beyond comes, or by which a server beyond is reached.
+  std::optional<state::Record> client_record;  // if `from` is kAllocation
+  std::optional<state::Record> server_record;  // if `to` is kAllocation
+  // The link through which packets of a client beyond the node arrive, or through which a server
+  // beyond the node is reached.
   std::optional<rtnl::Link> uplink;
   bool is_client_named = false;  // false: the source stands for anyone beyond the node
 
@@ -54,7 +56,7 @@ class Planner {
   [[nodiscard]] std::optional<Connection> ToPort(const state::Record& record,
                                                  const portmap::DnatEntry& port,
                                                  const std::optional<Ip>& client);
-  // Plans the same connection by another uplink: the one that anyone's packets come by.
+  // Plans the same connection through another uplink: the usual uplink of unknown clients.
   [[nodiscard]] std::optional<Connection> ByUsualUplink(const Connection& connection,
                                                         const portmap::DnatEntry& port);
   // Plans the same connection from another client beyond the node.
@@ -80,7 +82,7 @@ class Planner {
   [[nodiscard]] std::optional<Ip> FindRouted(rtnl::Socket& container, Family family);
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
                                                          Family family);
-  // Returns the link that `way` leads out of.
+  // Returns the link through which the route `way` leads.
   [[nodiscard]] std::optional<rtnl::Link> LinkOf(const rtnl::RouteAnswer& way);
   [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address);
   [[nodiscard]] std::optional<Ip> NodeAddress(const std::optional<rtnl::Link>& link, Family family);
@@ -89,7 +91,7 @@ class Planner {
   rtnl::Socket& net_;
 };
 
-// "ip", "ip -6"
+// Returns "ip" or "ip -6".
 [[nodiscard]] std::string IpTool(Family family);
 
 // Returns the query for the route of answers on the node, or in the container (`input_link` 0).

@@ -1,4 +1,4 @@
-// How full the conntrack table is: with a full table, a new connection is dropped.
+// Shows how full the conntrack table is. If it is full, new connections are dropped.
 #pragma once
 
 #include "base/fix.h"

@@ -88,7 +88,7 @@ class Explainer {
                   std::move(advice));
   }
 
-  // Asks for the route with the mark of the packet `seen`.
+  // Returns advice to look up the route with the mark of the packet `seen`.
   [[nodiscard]] std::string LookAtRoutes(const Ip& destination,
                                          const Ip& source,
                                          const rtnl::Link& input,
@@ -151,8 +151,8 @@ class Explainer {
     if (IsByReversePath(net_, way, *input, connection_.source)) {
       return {StrictReversePath(*input, connection_.ClientText())};
     }
-    // If the node cannot answer the source, by a blackhole or without a route, the kernel drops the
-    // packet unheard.
+    // If the node has no route back to the source, or only a blackhole, the kernel drops the packet
+    // without any sign.
     const rtnl::RouteAnswer back = net_.LookUpRoute({.destination = connection_.source});
     if (way.error != 0 && back.error != 0) {
       return {NoWayBack(back,
@@ -175,7 +175,7 @@ class Explainer {
                    "nft list ruleset")};
   }
 
-  // Untranslated, or translated to an address of the node.
+  // The packet was not translated, or was translated to an address of the node.
   Causes ByNodeItself() {
     Causes redirected = FindRedirect(facts_, connection_, trail_);
     if (!redirected.empty()) {
@@ -194,7 +194,7 @@ class Explainer {
     return record ? facts_.FindLink(record->link.gateway_ifname) : std::nullopt;
   }
 
-  // Between the node's rules and the container's own.
+  // The packet was lost between the rules of the node and the rules in the container.
   Causes AtBridge() {
     if (const Seen* const drop = trail_.LookupDrop()) {
       return {CauseOf(facts_, connection_, *drop, "drops")};
@@ -218,7 +218,7 @@ class Explainer {
     return causes.empty() ? FindSilence(record) : causes;
   }
 
-  // Looks at the queues of the bridge and of the port, and at the bridge's table.
+  // Examines the queues of the bridge and of its port, and the bridge's table.
   Causes ByLinks(const state::Record& record) {
     const std::optional<rtnl::Link> veth = facts_.FindLink(state::HostVethName(record.id));
     for (const std::optional<rtnl::Link>& link : {GatewayOf(connection_.server_record), veth}) {
@@ -309,7 +309,7 @@ class Explainer {
                       LookAtRoutes(connection_.source, connection_.server, *gateway, *prerouting))};
   }
 
-  // Between the service and the node's rules.
+  // The answer was lost between the service and the rules of the node.
   Causes InFrontOfNode() {
     Causes causes = ExplainAnswer(facts_, connection_, trail_);
     if (causes.empty()) {
@@ -318,8 +318,8 @@ class Explainer {
     return causes.empty() ? FindFilters("ingress") : causes;
   }
 
-  // A packet that has passed all rules leaves by the link of its route, if the next hop there
-  // answers.
+  // Explains a packet that has passed all rules: it leaves through the link of its route if the
+  // next hop there answers.
   Causes AtLeave() {
     const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
     const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = far});

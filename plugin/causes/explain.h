@@ -1,5 +1,5 @@
-// Explains why a probe's packet, or its answer, got no further: one more question to the kernel,
-// depending on where it was last seen.
+// Explains why the packet of a probe, or its answer, got no further. Where the packet was last seen
+// decides what to ask the kernel.
 //
 // Errors   kKernel
 #pragma once
@@ -11,8 +11,8 @@ namespace nomad_bridge::causes {
 
 struct Diagnosis {
   Way way;
-  Causes causes;                 // empty: the connection was answered
-  bool is_by_rule = false;       // the kernel has named a rule; else the cause follows from the way
+  Causes causes;            // empty: the connection was answered
+  bool is_by_rule = false;  // the kernel has named a rule; false: deduced from the last station
   bool is_in_container = false;  // the connection ended in a container
   bool is_refused = false;       // nobody listens
   bool is_by_policy = false;     // our policies refuse it: no fault

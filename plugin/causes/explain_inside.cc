@@ -38,8 +38,8 @@ Causes Advise(const std::string& text, const std::string& advice) {
   return {{.text = text, .fix = Fix::Advice(advice)}};
 }
 
-// A sandbox or a virtual machine has taken the frames, and does not answer. What happens inside it
-// cannot be seen.
+// Returns the cause if a sandbox or a virtual machine has taken the frames and does not answer.
+// Nobody outside can see what happens inside it.
 Causes FindSilentReader(Inside& inside) {
   const std::optional<std::string> note =
       inside.interior ? FindFrameReaderNote(*inside.interior) : std::nullopt;
@@ -50,8 +50,8 @@ Causes FindSilentReader(Inside& inside) {
   return causes;
 }
 
-// Packets to `next`, a neighbour of the container, get no further: the neighbour does not answer,
-// or its entry is wrong.
+// Explains why packets to `next`, a neighbour of the container, get no further: the neighbour does
+// not answer, or its entry is wrong.
 Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
   rtnl::Socket& net = inside.interior->net;
   const rtnl::Link& own = *inside.interior->link;
@@ -205,7 +205,8 @@ Causes ExplainInContainer(const Connection& connection, const Trail& trail) {
                        InsideFix(inside.record, Cat(IpTool(destination.family()), " address"))));
 }
 
-// A rule inside the container, such as a sidecar's, has led the packet to another port.
+// If a rule inside the container, such as the rule of a sidecar, has led the packet to another
+// port, names the rule.
 Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   const Seen* const input = FindInServer(trail, PacketKind::kRequest, Point::kInput, true);
   Inside inside(*connection.server_record);
@@ -223,7 +224,7 @@ Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trai
     }
   }
   if (trail.IsRefused() || !inside.HasLink()) {
-    return {};  // the listener explains it
+    return {};  // the listener is the reason
   }
   rtnl::RouteQuery query = AnswersOf(connection, 0);
   return FindWayFault(facts, inside, query, PacketText(connection, PacketKind::kAnswer));

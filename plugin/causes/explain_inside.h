@@ -1,4 +1,4 @@
-// The part of explain.h that is about the containers at both ends.
+// Explains what happens inside the containers at both ends. Used by explain.h only.
 //
 // Errors   kKernel
 #pragma once

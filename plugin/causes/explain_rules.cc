@@ -21,7 +21,7 @@ const Seen* KeptByRule(const Trail& trail) {
   return is_kept ? last : nullptr;
 }
 
-// Our rules drop what conntrack does not count to a connection.
+// Explains a drop by our rules for packets that conntrack assigns to no connection.
 Causes ByConntrack(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   Causes untracked = FindUntracking(facts, connection, trail);
   if (!untracked.empty()) {
@@ -61,7 +61,7 @@ bool IsAboutClients(NodeFacts& facts, const Connection& connection, const Seen& 
          same->step.chain != drop.step.chain || same->step.handle != drop.step.handle;
 }
 
-// The cause, for a rule of somebody else.
+// Returns the cause for a rule that is not ours.
 Cause ByOthers(NodeFacts& facts, const Connection& connection, const Seen& drop) {
   Cause cause = CauseOf(facts, connection, drop, "drops");
   return !cause.is_meant && IsAboutClients(facts, connection, drop) ? AboutClients(std::move(cause))

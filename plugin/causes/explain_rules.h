@@ -1,4 +1,5 @@
-// The part of explain.h about rules: rules that end a connection, and rules that lead it elsewhere.
+// Explains what rules do to a connection: they end it, or lead it elsewhere. Used by explain.h
+// only.
 //
 // Errors   kKernel
 #pragma once
@@ -8,7 +9,7 @@
 
 namespace nomad_bridge::causes {
 
-// Finds the rule that has dropped the request or the answer, or has kept it; empty if none has.
+// Finds the rule that has dropped or kept the request or the answer; empty if none has.
 [[nodiscard]] Causes ExplainByRule(NodeFacts& facts,
                                    const Connection& connection,
                                    const Trail& trail);

@@ -74,14 +74,14 @@ bool NeedsDefaultRoute(rtnl::Socket& container, const std::optional<Ip>& client,
          (client->family() == family && container.LookUpRoute({.destination = *client}).error != 0);
 }
 
-// Returns whether no route leads beyond the networks, and none drops such packets (which is
-// intended).
+// Returns whether no route leads beyond the networks, and no route drops such packets: such a route
+// would be intended.
 bool LacksDefaultRoute(rtnl::Socket& container, const std::vector<Route>& routes, Family family) {
   return !HasDefaultRoute(routes, family) &&
          container.LookUpRoute({.destination = link::Beyond(family)}).error == ENETUNREACH;
 }
 
-// Looks at the default routes that ADD gave.
+// Checks the default routes that ADD gave the container.
 void LookAtDefaultRoutes(rtnl::Socket& container,
                          const rtnl::Link& link,
                          const state::Record& record,
@@ -95,7 +95,7 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
       continue;
     }
     const std::optional<Ip> gateway = FindGateway(record, family);
-    // For example with a prefix of another length, the container does not know it as a neighbour.
+    // If the prefix length was changed, for example, the gateway is no neighbour of the container.
     const bool is_neighbour =
         gateway && container.LookUpRoute({.destination = *gateway}).error == 0;
     const std::string by = is_neighbour ? "" : Format(" dev {} onlink", ShellWord(link.name));
@@ -111,7 +111,8 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
   }
 }
 
-// `own`: the interface that packets come by.
+// Returns whether the listener is bound to another interface than `own`, which packets come
+// through.
 bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtnl::Link>& own) {
   return listener.link != 0 && own && listener.link != own->index && listener.link != own->master;
 }
@@ -177,7 +178,7 @@ std::vector<Listening> FindListeners(Interior& inside) {
   }
   if (!std::ranges::all_of(all, &Listening::is_answered) && FindFrameReaderNote(inside)) {
     for (Listening& listening : all) {
-      listening.is_answered = true;  // as far as can be seen from here
+      listening.is_answered = true;  // what a sandbox does inside cannot be seen
     }
   }
   return all;

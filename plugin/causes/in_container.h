@@ -15,8 +15,8 @@ struct Listening {
   portmap::DnatEntry port;
   std::string where;  // "tcp/80"
   std::vector<sockets::Listener> listeners;
-  bool has_any = false;       // on any address
-  bool is_answered = false;   // on the address that packets come for
+  bool has_any = false;       // somebody listens, on whatever address
+  bool is_answered = false;   // on the address to which packets are sent
   std::string mismatch = {};  // why it is not answered
 };
 
@@ -47,14 +47,14 @@ struct Interior {
 // Returns the gateway of the container's default route if its config names none: the node, or a
 // LAN's router.
 [[nodiscard]] std::optional<Ip> FindGateway(const state::Record& record, Family family);
-// Returns `command`, run inside, which makes the container send by `gateway` of FindGateway(). On a
-// LAN this is advice: the config may name another router.
+// Returns a fix that runs `command` inside, so that the container sends through `gateway` of
+// FindGateway(). On a LAN the fix is only advice: the config may name another router.
 [[nodiscard]] Fix FixByGateway(const state::Record& record,
                                const Ip& gateway,
                                const std::string& command);
 
-// Returns commands that make packets from `address` leave by `own`, whatever the other routes are,
-// by a routing table of their own.
+// Returns commands that add a routing table for packets from `address`. They then leave through
+// `own`, whatever the other routes are.
 [[nodiscard]] Fix FixByOwnTable(const rtnl::Link& own,
                                 const state::Record& record,
                                 const Ip& address);

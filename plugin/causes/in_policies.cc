@@ -16,7 +16,7 @@ policy::End EndOf(Place place, const std::optional<state::Record>& record, const
   return end;
 }
 
-// "api#deny0": nothing lets it pass; "api": an allow is missing.
+// "api#deny0" means that no allow could help; "api" means that an allow is missing.
 Fix FixOf(state::Host& host, const std::string& rule) {
   const std::string& directory = host.policy.Directory();
   const std::string policy = rule.substr(0, rule.find('#'));

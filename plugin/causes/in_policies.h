@@ -1,4 +1,4 @@
-// What the policies in force make of a connection.
+// Checks what the policies in force decide about a connection.
 //
 // Errors   kKernel
 #pragma once

@@ -1,5 +1,5 @@
-// Facts about the node that several checks of one command need: asked once, when first needed. For
-// commands that change nothing.
+// Facts about the node that several checks of one command need. Each is read once, when it is first
+// needed. For commands that change nothing.
 //
 // Errors   kKernel
 #pragma once
@@ -23,7 +23,7 @@ class NodeFacts {
   [[nodiscard]] const std::vector<rtnl::Link>& Links();
   [[nodiscard]] std::optional<rtnl::Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<rtnl::Link> FindLink(int index);
-  // The links by which the node is reached (link/uplink.h).
+  // Returns the links through which the node is reached (link/uplink.h).
   [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] const std::vector<Cidr>& Addresses(const rtnl::Link& link);
   // Returns whether the node has an address of `family` on an uplink, or on a link that belongs to

@@ -15,7 +15,7 @@
 namespace nomad_bridge::causes {
 namespace {
 
-// Looks at the node once.
+// Examines the node for one published port.
 class NodeLook {
  public:
   NodeLook(NodeFacts& facts,
@@ -85,7 +85,8 @@ class NodeLook {
                   : Fix(Format("ip link set {} up", ShellWord(uplink.name))));
   }
 
-  // A link that was set down and up again has lost its IPv6 addresses, and all routes by gateways.
+  // Finds out whether the node has lost its default route. A link that was set down and up again
+  // has lost its IPv6 addresses, and all routes through gateways.
   void LookForLostDefaultRoute() {
     const std::optional<std::string> lacks = FindNoWayBeyond(facts_, port_);
     if (lacks && HasLostDefaultRoute(facts_, record_, port_.container_ip.family())) {
@@ -100,7 +101,7 @@ class NodeLook {
     const Family family = port_.container_ip.family();
     std::vector<std::string> settings;
     if (!host_.net.ForwardsAll(family)) {
-      if (record_.link.gateways.empty()) {  // else a reconcile turns it on
+      if (record_.link.gateways.empty()) {  // otherwise a reconcile turns forwarding on
         settings.emplace_back(link::ForwardingOf(family));
       }
     } else if (family == Family::kIpv4) {
@@ -151,7 +152,7 @@ Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address
                                      show))}};
 }
 
-// Another machine has the address, or somebody added a neighbour entry for it.
+// Finds a wrong neighbour entry: another machine has the address, or somebody has added the entry.
 Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
   const std::optional<rtnl::Neighbour> neighbour =
@@ -170,7 +171,7 @@ Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const I
                             expected.Text()),
              .fix = Format("{} neigh del {} dev {}", tool, address, ifname)}};
   }
-  // Changes only this node's entry: the other machine keeps its link.
+  // The fix changes only the entry of this node: the other machine keeps its address.
   return {{.text = Format("{} is at {} for this node, not at {}: another machine on '{}' has it, "
                           "too",
                           address,
@@ -241,7 +242,7 @@ Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
   const std::optional<rtnl::Link> bridge = facts.FindLink(record.link.bridge);
   if (!veth || !bridge || !bridge->up || !veth->operational || veth->master != bridge->index ||
       veth->forwarding) {
-    return {};  // a reconcile names what is missing
+    return {};  // a reconcile reports the missing link
   }
   Cause held{.text = Format("bridge port '{}' does not forward", veth->name)};
   if (bridge->forward_delay == 0) {  // no spanning tree, which alone may block a port

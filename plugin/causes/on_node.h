@@ -13,8 +13,8 @@
 
 namespace nomad_bridge::causes {
 
-// For a published port: conntrack's room, the published address, the uplink, and forwarding.
-// `connection`: to that port; nullopt: the node has no route for one.
+// Checks what a published port needs: room in conntrack, the published address, the uplink, and
+// forwarding. `connection` leads to the port; nullopt if the node has no route for a connection.
 [[nodiscard]] Causes FindOnNode(NodeFacts& facts,
                                 const state::Record& record,
                                 const portmap::DnatEntry& port,
@@ -26,28 +26,31 @@ namespace nomad_bridge::causes {
                                      const state::Record& record,
                                      const Ip& address);
 
-// Returns what is missing so that anyone beyond can reach a published port and get answers: the
-// node's address of that family, or its default route. Intended on a node that has only the other
+// Returns what the node lacks so that anyone beyond it can reach a published port and get answers:
+// an address of that family, or a default route. This is intended on a node that has only the other
 // family.
 [[nodiscard]] std::optional<std::string> FindNoWayBeyond(NodeFacts& facts,
                                                          const portmap::DnatEntry& port);
-// Not intended: the node had a default route when the port was published. FindOnNode() reports it.
+// Returns whether the node has lost a default route that it had when the port was published: this
+// is not intended. FindOnNode() reports it.
 [[nodiscard]] bool HasLostDefaultRoute(NodeFacts& facts,
                                        const state::Record& record,
                                        Family family);
 
 // Finds a bridge that lets no frames pass through the allocation's port.
 [[nodiscard]] Causes FindHeldPort(NodeFacts& facts, const state::Record& record);
-// Finds a bridge that takes the container's MAC for its own, or has it at another port than `veth`.
+// Finds a bridge that takes the container's MAC for its own, or whose table has the MAC at another
+// port than `veth`.
 [[nodiscard]] Causes FindWrongPort(NodeFacts& facts,
                                    const state::Record& record,
                                    const rtnl::Link& veth);
-// Finds a link that sends nothing: its queue drops all packets. `prefix`: of the fix's command.
+// Finds a queue of the link that drops all packets. `prefix` is put before the command of the fix.
 [[nodiscard]] Causes FindBlackhole(rtnl::Socket& net,
                                    const rtnl::Link& link,
                                    const std::string& prefix = "");
 
-// Returns why `way` leads to no `link`, in words: "there is no route", "a route is a blackhole".
+// Returns in words why the route `way` leads to no link: "there is no route", "a route is a
+// blackhole".
 [[nodiscard]] std::string ErrorText(const rtnl::RouteAnswer& way);
 
 }  // namespace nomad_bridge::causes

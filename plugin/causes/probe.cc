@@ -27,11 +27,12 @@ using probe::PacketKind;
 using Point = nft::Hook::Point;
 using Place = Connection::Place;
 
-// A neighbour that exists has answered by then.
+// Long enough for the answer of any neighbour that exists.
 constexpr std::chrono::milliseconds kLongest{500};
-// A new IPv6 address finds no neighbours until then, because others may have the address.
+// Long enough for the kernel to finish its check for duplicates of a new IPv6 address. Until then,
+// the address finds no neighbours.
 constexpr std::chrono::milliseconds kNewAddress{2500};
-// By then a drop by a rule shows in the other namespace, too.
+// Long enough for a drop by a rule to show in the other namespace, too.
 constexpr std::chrono::milliseconds kMoment{20};
 
 // Returns the client's or the server's side of a container's marker: a namespace may have both.
@@ -44,7 +45,7 @@ Side SideOf(const probe::Marker& marker, PacketKind packet) {
   return leaves == is_request ? Side::kClient : Side::kServer;
 }
 
-// One probe, from what is to be watched to what was seen.
+// Runs one probe: prepares it, sends the packet, and watches.
 class Run {
  public:
   Run(NodeFacts& facts, const Connection& connection)
@@ -78,10 +79,11 @@ class Run {
     Observer observer;
     bool is_node = false;
     std::vector<probe::Sighting> fresh = {};
-    Side side = Side::kNode;  // of the last marker
+    Side side = Side::kNode;  // the side of the last marker
   };
 
-  // Random enough that two probes of a node differ. The kernel's own random numbers may block.
+  // Chooses ports and numbers that are random enough to tell two probes of a node apart. The
+  // kernel's own random numbers may block.
   [[nodiscard]] probe::Flow ChooseFlow() const {
     constexpr std::uint16_t kFirstPort = 50000;
     constexpr std::uint16_t kPorts = 10000;
@@ -98,7 +100,8 @@ class Run {
 
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
 
-  // The kernel does not ask again soon for a neighbour that has not answered: drops its entry.
+  // Deletes the neighbour entry of a server that has not answered: the kernel would not ask for it
+  // again soon.
   void RequireUnasked() {
     const std::optional<state::Record>& record = connection_.server_record;
     const std::optional<rtnl::Link> gateway =
@@ -195,9 +198,9 @@ class Run {
     }
   }
 
-  // Catches what leaves the node: the answer to a client beyond, the request to a server beyond, or
-  // to where somebody else's rule has sent it. On a bridge it is caught at the ports, which get it
-  // from the bridge.
+  // Catches packets that leave the node: the answer to a client beyond it, or the request to a
+  // server beyond it or to which another program's rule has sent the request. A bridge passes
+  // packets on to its ports, so they are caught at the ports.
   void AddCatches(const std::set<std::string>& uplinks, std::vector<probe::Catch>& catches) {
     for (const std::string& uplink : uplinks) {
       const std::optional<rtnl::Link> link = facts_.FindLink(uplink);
@@ -262,7 +265,7 @@ class Run {
     return probe::Framed(TakerOf(uplink), neighbour ? neighbour->mac : kAnyone, packet);
   }
 
-  // Packets that come by a bridge come by one of its ports.
+  // Returns the link that receives the packet: for a bridge one of its ports.
   [[nodiscard]] int Entry() {
     const rtnl::Link& uplink = *connection_.uplink;
     if (uplink.kind == "bridge") {
@@ -347,7 +350,8 @@ class Run {
     watch.fresh.clear();
   }
 
-  // Events of one namespace are in order: a request enters the server's, an answer comes back.
+  // Sorts the events by namespace: requests from the client to the server, answers the other way.
+  // Events of one namespace are in order already.
   void Sort() {
     const auto place = [](const Seen& seen) {
       const int side = static_cast<int>(seen.side);
@@ -369,7 +373,7 @@ class Run {
                                                              .is_end = true}) != nullptr;
   }
 
-  // The connection is over, and would be counted for some seconds more.
+  // Deletes the connection from conntrack: it is over, but would be counted for some seconds more.
   void ForgetConnection() {
     if (!host_.conntrack) {
       host_.conntrack = conntrack::Conntrack::In(host_.netns);

@@ -1,15 +1,16 @@
 // Shows what the kernel does with the first packet of a connection, and with its answer: sends it
 // once, and watches it on the node and in the containers at both ends.
 //
-// Sent     A packet from beyond the node is one that the kernel takes for received by the uplink. A
-//          packet of the node or of an allocation is sent in its own namespace.
+// Sent     A packet from beyond the node is sent so that the kernel takes it for a packet that the
+//          uplink has received. A packet of the node or of an allocation is sent in its own
+//          namespace.
 // Caught   No packet leaves the node, no service accepts a connection, and a datagram does not
 //          reach its service. A datagram for a sandbox or a virtual machine (link/frame_reader.h)
 //          is caught where it leaves the node: the container's own hooks would not see it.
 // Leaves   nothing, even if this process is killed: a child (netlink/probe/pending_reset.h) or the
 //          kernel resets the half-open connection, and the markers go with the process. Only a
 //          conntrack entry then stays for 10 seconds.
-// Limits   SCTP is not probed. Answers of datagrams are not.
+// Limits   SCTP is not probed, and the answers of datagrams are not.
 // Errors   kKernel: BPF or the trace is forbidden
 #pragma once
 

@@ -22,7 +22,7 @@ bool IsByReversePath(rtnl::Socket& net,
                      const rtnl::RouteAnswer& answer,
                      const rtnl::Link& link,
                      const Ip& source) {
-  // Since Linux 6.15 the answer is EINVAL, which has many other reasons, too.
+  // Since Linux 6.15 the error is EINVAL, which has many other reasons, too.
   if (answer.error != EINVAL || !source.is_ipv4()) {
     return answer.error == EXDEV;
   }
@@ -39,7 +39,8 @@ Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
           .fix = LoosenReversePath(link.name)};
 }
 
-// Pairs of lines, of names and of numbers: proc_pid_net(5), netstat.
+// The file has pairs of lines: a line of names, and a line of numbers. See proc_pid_net(5),
+// netstat.
 bool HasReversePathDropped() {
   const std::vector<std::string> lines =
       SplitFields(FindFile("/proc/self/net/netstat").value_or(""), "\n");

@@ -1,4 +1,4 @@
-// rp_filter: the kernel drops packets that come by another link than the route back to their
+// rp_filter: the kernel drops packets that come through another link than the route back to their
 // source.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace nomad_bridge::causes {
 
-// The link's own setting or that of all links, whichever is greater: 1 is strict, 2 loose.
+// Returns whether rp_filter is strict for the link. The greater of the link's own setting and the
+// setting for all links counts: 1 is strict, 2 is loose.
 [[nodiscard]] bool IsReversePathStrict(std::string_view ifname);
 [[nodiscard]] Fix LoosenReversePath(std::string_view ifname);
 
@@ -21,7 +22,8 @@ namespace nomad_bridge::causes {
                                    const rtnl::Link& link,
                                    const Ip& source);
 
-// The cause that packets by `link` from `source`, as a person names it, are dropped.
+// Returns the cause: packets through `link` from `source` are dropped. `source` is a text for
+// people.
 [[nodiscard]] Cause StrictReversePath(const rtnl::Link& link, const std::string& source);
 
 // Returns whether this machine has dropped such a packet since it started.

@@ -22,7 +22,7 @@ using nft::TableFamily;
 using probe::PacketKind;
 using Place = Connection::Place;
 
-// Returns the container in which `seen` is; nullptr: the node.
+// Returns the record of the container in which `seen` was; nullptr if it was on the node.
 const state::Record* ContainerOf(const Connection& connection, const Seen& seen) {
   const std::optional<state::Record>& record =
       seen.side == Side::kClient ? connection.client_record : connection.server_record;
@@ -95,7 +95,8 @@ bool IsOperators(const Connection& connection, const Seen& seen) {
          std::ranges::any_of(seen.path, [&](const auto& each) { return Contains(chains, each); });
 }
 
-// A match for these packets at that hook, in one of two languages.
+// Matches the packets of the connection at one hook. It can be written in the languages of nft and
+// of iptables.
 struct Match {
   std::optional<Ip> source;
   std::optional<Ip> destination;
@@ -103,7 +104,7 @@ struct Match {
   std::uint16_t destination_port = 0;
 };
 
-// Leaves out an address of the node, because the node has several.
+// Leaves out addresses of the node, because the node has several.
 Match MatchOf(const Connection& connection, const Seen& seen) {
   const auto if_own = [&](const std::optional<Ip>& address) {
     const bool is_own =
@@ -174,7 +175,8 @@ std::string LookupCommand(const Connection& connection, const Seen& seen) {
                     : "icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }'");
 }
 
-// Before the rule, in the same chain: a verdict there ends the base chain.
+// Returns a command that inserts a rule before the rule of `seen` in the same chain: a verdict
+// there ends the base chain.
 std::string CommandOf(const Connection& connection, const Seen& seen) {
   const nft::TableId& table = seen.step.table;
   if (IsLookup(seen)) {
@@ -201,7 +203,7 @@ std::string CommandOf(const Connection& connection, const Seen& seen) {
                       NftMatch(connection, match));
 }
 
-// A drop by our own rules is intended.
+// Returns the cause for a rule of ours, whose drops are intended.
 Cause OfOurs(NodeFacts& facts, const Connection& connection, const Seen& seen, std::string text) {
   const auto passes = [&](std::string_view chain) {
     return std::ranges::any_of(seen.path,
@@ -233,7 +235,8 @@ std::string LookupText(const Connection& connection, const Seen& seen) {
                                          : (is_arp ? "ARP replies" : "neighbour advertisements");
 }
 
-// ufw keeps rules of its own; rules added by iptables are lost with the next reload.
+// Returns a command for ufw, if ufw is in use: it would lose rules that iptables adds, with its
+// next reload.
 std::optional<std::string> UfwCommand(NodeFacts& facts,
                                       const Connection& connection,
                                       const Seen& seen) {

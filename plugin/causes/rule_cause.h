@@ -12,25 +12,29 @@
 
 namespace nomad_bridge::causes {
 
-// `seen`: a rule, or a chain's policy; `does`: "drops". An intended rule gets advice instead of a
-// command: a rule in a chain for the operator's own, a rule about clients' addresses, and ours.
+// Returns the cause for `seen`, a rule or the policy of a chain. `does` is what it does: "drops".
+// An intended rule gets advice instead of a command: a rule in a chain for the operator's own
+// rules, a rule about clients' addresses, and a rule of ours.
 [[nodiscard]] Cause CauseOf(NodeFacts& facts,
                             const Connection& connection,
                             const Seen& seen,
                             const std::string& does);
 
-// Returns `cause` for a rule that only some clients meet: a ban, which no command undoes.
+// Returns `cause` for a rule that only some clients meet, such as a ban: it gets no command that
+// undoes the rule.
 [[nodiscard]] Cause AboutClients(Cause cause);
 
-// "packets for the port", "what it sends to 10.0.0.1:80"; "what the port answers", "the answer"
+// Returns "packets for the port", "what it sends to 10.0.0.1:80", "what the port answers" or "the
+// answer".
 [[nodiscard]] std::string PacketText(const Connection& connection, probe::PacketKind packet);
 
-// "chain forward of table inet mine (policy drop)"; "... (rule with handle 4: tcp dport 80 drop)"
+// Returns "chain forward of table inet mine (policy drop)" or "... (rule with handle 4: tcp dport
+// 80 drop)".
 [[nodiscard]] std::string RuleText(NodeFacts& facts,
                                    const Connection& connection,
                                    const Seen& seen);
 
-// Whether the table is one of ours.
+// Returns whether the table is ours.
 [[nodiscard]] bool IsOurs(const Seen& seen);
 
 }  // namespace nomad_bridge::causes

@@ -25,8 +25,8 @@ std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
   return std::nullopt;
 }
 
-// Finds the attachment of the same container with the interface `link`, if that drops foreign
-// addresses.
+// Finds the record of the same container's attachment with the interface `link`, if the host drops
+// foreign addresses from that interface.
 std::optional<state::Record> FindChecked(state::Host& host,
                                          const state::Record& record,
                                          const rtnl::Link& link) {

@@ -18,10 +18,11 @@ namespace {
 using probe::Sighting;
 using Point = nft::Hook::Point;
 
-// A client repeats its request after 1 second, and after 3. By then a slow client or service shows.
+// A client repeats its request after 1 and after 3 seconds, so within this time a slow client or
+// service has shown itself.
 constexpr std::chrono::seconds kPatience{4};
 
-// Matches packets for the port, and answers.
+// Returns rules that match the packets for the port, and the answers.
 std::vector<nft::Rule> RulesFor(const Connection& connection) {
   const auto protocol = static_cast<std::uint8_t>(connection.protocol);
   const std::uint16_t type = connection.family() == Family::kIpv4 ? ETH_P_IP : ETH_P_IPV6;
@@ -143,7 +144,7 @@ class Followed {
     }
   }
 
-  // Returns the reason when no rule shows one.
+  // Returns a reason why there is no answer, if no rule shows one.
   [[nodiscard]] std::string WhyNot() const {
     constexpr std::string_view kNoRule =
         "gets no further, and no rule that is seen says so: a queue without a program, "
@@ -183,7 +184,7 @@ bool AwaitEvents(const probe::Observer& observer, Deadline deadline) {
 }  // namespace
 
 Traced TraceClient(state::Host& host, const Connection& connection, Deadline deadline) {
-  // The number is part of the name of its tables.
+  // This number becomes part of the names of the tables.
   const auto number = static_cast<std::uint32_t>(::getpid());
   probe::Observer observer = probe::Observer::Start(
       host.netns, {.flow = {.token = number}, .others = RulesFor(connection)});

@@ -1,8 +1,8 @@
-// Traces the next connection of a client to a published port, rule by rule: for faults that only
-// some clients meet.
+// Traces the next connection of a client to a published port, rule by rule. This is for faults that
+// only some clients meet.
 //
 // Limits   Shows what nf_tables sees on the node: no routes, links, or rules of iptables-legacy.
-// Changes  nothing that stays: see netlink/probe/observer.h
+// Changes  nothing permanently: see netlink/probe/observer.h
 // Errors   kKernel
 #pragma once
 
@@ -18,8 +18,9 @@ namespace nomad_bridge::causes {
 struct Traced {
   enum class Outcome : std::uint8_t { kAnswered, kUnanswered, kUnknown };
 
-  // "inet mine, chain early, rule with handle 2: drop", hook by hook; lines about the answer begin
-  // with "answer: ". If no rule shows why there is no answer, the last line does.
+  // Lines such as "inet mine, chain early, rule with handle 2: drop", hook by hook. Lines about the
+  // answer begin with "answer: ". If no rule shows why there is no answer, the last line gives the
+  // reason.
   std::vector<std::string> lines;
   // For TCP: whether the client confirmed an answer. For UDP: whether a datagram got through, since
   // a service need not answer. kUnknown: nothing came before the deadline.

@@ -42,7 +42,7 @@ bool Trail::IsCaught(probe::PacketKind packet) const {
   return std::ranges::any_of(steps, [&](const Seen& each) { return IsCatch(each, packet); });
 }
 
-// Without egress hooks the datagram is caught at a hook without a device
+// If the kernel has no egress hooks, the datagram is caught at a hook without a device
 // (netlink/probe/observer.h).
 bool Trail::HasLeftForReader() const {
   return !reader_link.empty() && std::ranges::any_of(steps, [&](const Seen& each) {

@@ -20,13 +20,13 @@ class Trail {
  public:
   bool was_sent = true;       // false: the link or the namespace did not take it
   bool is_complete = true;    // false: the kernel has lost some of the trace
-  std::vector<Seen> steps;    // of request and answer, in order
-  std::vector<Seen> lookups;  // of neighbours
+  std::vector<Seen> steps;    // steps of the request and the answer, in order
+  std::vector<Seen> lookups;  // lookups of neighbours
   // The link by which a datagram leaves the node for a sandbox or a virtual machine, and where it
   // is caught. Empty: the server's container handles its frames itself, or the probe is TCP.
   std::string reader_link;
 
-  // Before all rules of a hook, or after them.
+  // A place where packets are watched: before all rules of a hook, or after them (`is_end`).
   struct Place {
     Side side = Side::kNode;
     probe::PacketKind packet = probe::PacketKind::kRequest;
@@ -35,16 +35,17 @@ class Trail {
     bool is_end = false;
     std::string device = {};  // empty: any
   };
-  // Returns nullptr if it was not seen there.
+  // Returns the packet as it was seen there; nullptr if it was not.
   [[nodiscard]] const Seen* Find(const Place& place) const;
-  // Returns nullptr if no marker was seen.
+  // Returns the last step with a marker; nullptr if there is none.
   [[nodiscard]] const Seen* LastMarker() const;
-  // Returns the rule or the policy that has dropped it.
+  // Returns the step with the rule or the policy that has dropped the packet; nullptr if there is
+  // none.
   [[nodiscard]] const Seen* Drop() const;
   [[nodiscard]] const Seen* LookupDrop() const;
-  // Returns whether we took the request or the answer off its way.
+  // Returns whether we have caught the request or the answer.
   [[nodiscard]] bool IsCaught(probe::PacketKind packet) const;
-  // Returns whether a datagram was taken off its way to a sandbox or a virtual machine.
+  // Returns whether we have caught a datagram for a sandbox or a virtual machine.
   [[nodiscard]] bool HasLeftForReader() const;
   [[nodiscard]] bool IsRefused() const;  // by a reset
 };

@@ -13,7 +13,8 @@ using Place = Connection::Place;
 using Point = nft::Hook::Point;
 using What = Station::What;
 
-// Builds the stations of a connection, with what shows that its packets have passed each one.
+// Builds the stations of a connection, and finds out from the trail which stations its packets have
+// passed.
 class Builder {
  public:
   Builder(const Connection& connection, const Trail& trail)
@@ -31,7 +32,8 @@ class Builder {
   }
 
  private:
-  // From one allocation to another on the same bridge, or from beyond by a bridge that both are on.
+  // Returns whether packets only cross a bridge: from one allocation to another on the same bridge,
+  // or from beyond through a bridge that is the uplink, too.
   [[nodiscard]] bool IsBridged() const {
     if (connection_.to != Place::kAllocation || connection_.IsPublished() ||
         connection_.from == Place::kNode) {
@@ -63,7 +65,8 @@ class Builder {
                         .point = Point::kPrerouting}) != nullptr;
   }
 
-  // On the node, before a hook's rules or after them.
+  // Returns whether the packet was seen on the node before the rules of a hook or, if `is_end`,
+  // after them.
   [[nodiscard]] bool IsAt(PacketKind packet,
                           Point point,
                           bool is_end = false,
@@ -110,7 +113,8 @@ class Builder {
     AddAnswers(is_inside(PacketKind::kAnswer, Point::kOutput, false));
   }
 
-  // A datagram is taken off its way before its service.
+  // Adds the stations of the service and its answer. A datagram has none: it is caught before its
+  // service.
   void AddAnswers(bool is_answered) {
     if (connection_.protocol == portmap::Protocol::kTcp) {
       Add(What::kService, "service", is_answered && !trail_.IsRefused());

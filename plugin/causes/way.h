@@ -1,4 +1,4 @@
-// The way of a connection as one line: which stations it passes, and where it ends.
+// The way of a connection as one line: the stations that it passes, and the station where it ends.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace nomad_bridge::causes {
 
 struct Station {
   enum class State : std::uint8_t { kPassed, kFailed, kNotReached };
-  // What a packet does at the station; it stops there if that fails.
+  // What the packet has to do at the station. If it fails, the packet ends there.
   enum class What : std::uint8_t {
-    kEnter,       // comes from beyond, or leaves its own namespace
+    kEnter,       // arrives from beyond, or leaves its own namespace
     kPrerouting,  // rules, before the routing decision
     kRoute,
     kInput,      // rules, for the node itself
-    kForward,    // rules, for others
+    kForward,    // rules, for other machines
     kBridge,     // the network of the container
     kContainer,  // rules and routes inside
     kService,    // somebody answers
@@ -33,7 +33,7 @@ struct Station {
 struct Way {
   std::vector<Station> stations;
 
-  // Returns nullptr if it passes all stations.
+  // Returns the station where the connection ends; nullptr if it passes all stations.
   [[nodiscard]] const Station* Failed() const;
   [[nodiscard]] bool IsWhole() const { return Failed() == nullptr; }
   [[nodiscard]] bool Passes(Station::What what) const;
