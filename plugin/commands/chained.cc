@@ -41,9 +41,9 @@ std::optional<state::Record> RemoveEarlierRules(Session& session) {
 }
 
 // Returns what stays after this DEL. The first DEL of an attachment may be for its own part only. A
-// second DEL, for another type's part, shows that the runtime runs DEL for its whole list. Then it
-// removes all rules, before the DEL of the bridge to which they belong. This saves one
-// commit, and concurrent DELs wait for each other's commits.
+// second DEL, for another type's part, shows that the runtime runs DEL for its whole list. It then
+// removes all rules, although the DEL of the bridge, to which some belong, comes later. This saves
+// a commit, and concurrent DELs wait for each other's commits.
 state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
   state::Record rest = record;
   // We do not change a newer release's record, so it cannot show a second DEL that there was a
@@ -58,8 +58,7 @@ state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts)
   return rest.With(parts, state::Phase::kDelDone);
 }
 
-// Removes rules without a record: the elements that belong to `id` and to a part of `type`, or to
-// every part.
+// Removes rules that have no record: the elements of `id` that belong to a part of `type`.
 void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni::PluginType& type) {
   std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, state::HostVethName(id));
   std::erase_if(elements, [&](const nft::Element& element) {
@@ -70,8 +69,8 @@ void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni:
 }
 
 // Sets the host end of our pair down if this DEL removes the forwarding rules, which apply the
-// policies. The DEL of the bridge comes later, and until then the container would send without
-// policies. Does not do so with another IPAM plugin, which may use the link to release its address.
+// policies: until the DEL of the bridge the container would send without policies. Leaves the link
+// up for another IPAM plugin, which may need it to release its address.
 void EnsureHostEndDown(Removal& del, const state::Record& rest) {
   const state::Record& record = *del.record;
   if (record.IsLive(cni::Part::kForward) && !rest.IsLive(cni::Part::kForward) &&
@@ -82,7 +81,8 @@ void EnsureHostEndDown(Removal& del, const state::Record& rest) {
   }
 }
 
-// The reference firewall and portmap may also have made rules for an interface on our own bridge.
+// Removes the rules that the reference firewall and portmap may have made, even for an interface on
+// our own bridge.
 void RemoveReferenceRules(state::Host& host,
                           const cni::Request& request,
                           const cni::Parts& parts,
@@ -164,7 +164,7 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     return ThrowIfChanged(request.id, mismatches);
   }
   const state::Record record = RequireRecord(session, std::move(found));
-  // Other processes check its link and its leases.
+  // Leaves out the link and the leases: other processes check them.
   std::vector<std::string> mismatches = lost.TextsLeft();
   Append(mismatches,
          MismatchesLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));

@@ -73,9 +73,9 @@ std::vector<Cidr> FindGateways(state::Host& host,
   return gateways;
 }
 
-// Describes a bridge (the reference plugin's, perhaps with the gateway of its VLAN), or the end of
-// a veth pair that is not a port of a bridge. Any other link, such as the parent of a macvlan, also
-// serves others.
+// Describes the host side of an interface: a bridge of the reference plugin, perhaps with the
+// gateway of its VLAN, or the end of a veth pair that is not a port of a bridge. Ignores any other
+// link, such as the parent of a macvlan, because it also serves others.
 state::Record::Link DescribeHostSide(state::Host& host,
                                      const cni::Result& result,
                                      const std::vector<Cidr>& addresses) {

@@ -1,6 +1,6 @@
-// Makes the record of an attachment from its config, prevResult and the kernel. There are three
-// cases: before its interface is made; for an interface that earlier plugins in the list have made,
-// with the rules of firewall or portmap; and for an attachment whose record was lost.
+// Makes the record of an attachment from its config, prevResult and the kernel, in three cases:
+// before the interface of the attachment is made; for the rules of firewall or portmap, when
+// earlier plugins have made the interface; and for an attachment whose record was lost.
 //
 // Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
 //          kChanged if the interface is gone; kKernel, kIo.
@@ -14,8 +14,8 @@
 
 namespace nomad_bridge::commands {
 
-// Returns all that is known before the attachment has an address. `config` is the session's config,
-// or a changed copy.
+// Returns what is known of the attachment before it has an address. `config` is the session's
+// config, or a changed copy.
 [[nodiscard]] state::Record IntentOf(Session& session, const config::Config& config);
 
 // Returns the record of an attachment on which earlier plugins have run. `earlier` is the record,
@@ -33,8 +33,8 @@ namespace nomad_bridge::commands {
 [[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session,
                                                             Mismatches& mismatches);
 
-// Does the same for the rules of firewall or portmap, if the kernel has some of them. Adds them to
-// `found`.
+// Rebuilds a record of the rules of firewall or portmap, if the kernel has some of them. Adds them
+// to `found`.
 [[nodiscard]] std::optional<state::Record> RebuildRules(Session& session,
                                                         const std::optional<state::Record>& found,
                                                         Mismatches& mismatches);

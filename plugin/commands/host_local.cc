@@ -38,7 +38,8 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   if (del.record) {
     del.failures.Add(attachment::RemoveAll(del.host, *del.record));
   }
-  // Only for leases of the reference host-local, because this opens every lease.
+  // This opens every lease, so it runs only for leases of the reference host-local, which has no
+  // records.
   if (!del.record || !del.record->Has(cni::Part::kAddress)) {
     const config::LenientConfig lenient =
         config::ParseLenient({*request.config, ""}, type.defaults);
@@ -56,7 +57,7 @@ void CheckLeases(const cni::Request& request, const cni::PluginType& type) {
   if (!attachment::FindLeasesOf(request.id, config.ipam.data_dir).empty()) {
     return;
   }
-  // The reference plugin's message.
+  // This is the message of the reference plugin.
   throw Error(
       Code::kChanged,
       Cat("host-local: Failed to find address added by container ", request.id.container_id),

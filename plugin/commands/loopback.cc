@@ -38,8 +38,8 @@ void AddLoopback(const cni::Request& request, const cni::PluginType& type, int o
   cni::Print(config.prev_result.value_or(result), request.cni_version, out);
 }
 
-// Does nothing. The kernel deletes lo with the container. CNI_NETNS may by now lead to another
-// container's namespace, if a new process has the pid of an ended one; lo must stay up there.
+// Does nothing: the kernel deletes lo with the container. CNI_NETNS may by now lead to another
+// container's namespace, if a new process has the pid of an ended process; lo must stay up there.
 void DelLoopback(const cni::Request& /*request*/, const cni::PluginType& /*type*/) {}
 
 void CheckLoopback(const cni::Request& request, const cni::PluginType&) {

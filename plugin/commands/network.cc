@@ -30,7 +30,7 @@ void RequireCapability(int capability, const char* name, const char* purpose) {
   }
 }
 
-// Runs `probe`, and reports its error as STATUS must.
+// Runs `probe`. If it throws, throws kUnavailable, as STATUS must.
 template <typename Probe>
 void Require(const std::string& what, Probe probe) {
   try {
@@ -40,7 +40,7 @@ void Require(const std::string& what, Probe probe) {
   }
 }
 
-// Creates the directory as ADD would.
+// Creates the directory, as ADD would. Throws if we cannot write to it.
 void RequireUsable(const std::string& directory) {
   EnsureDirectory(directory);
   RequireWritable(directory);
@@ -48,7 +48,8 @@ void RequireUsable(const std::string& directory) {
 
 }  // namespace
 
-// Removes whole attachments, under whichever of our names GC runs.
+// Removes attachments with all their parts, even if GC runs for a type that provides only some of
+// them.
 void Gc(const cni::Request& request, const cni::PluginType& type) {
   const std::optional<std::set<AttachmentId>> valid = cni::FindValidAttachments(request);
   const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);

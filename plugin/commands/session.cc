@@ -17,7 +17,7 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// In these areas the operator has to correct what we cannot repair.
+// In these areas only the operator can correct what we cannot repair.
 constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy, Mismatch::Area::kBridge};
 
 }  // namespace
@@ -31,7 +31,7 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
                 "it must hold the result of ADD, or of the plugin before this one in the list");
   }
   for (const auto& [key, nearest] : config.unknown_keys) {
-    if (is_add && !nearest.empty()) {  // other unknown keys are for somebody else
+    if (is_add && !nearest.empty()) {  // other unknown keys are meant for other programs
       LogLine("the config of network '{}' has the unknown key '{}'; did you mean '{}'?",
               request.id.network,
               key,
@@ -120,7 +120,7 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   std::vector<std::string> texts;
   for (const Mismatch& mismatch : found.left()) {
     if (Contains(kOperatorsAreas, mismatch.area) && !mismatch.repairable) {
-      // It would not help to end the allocation.
+      // CHECK does not fail: to end the allocation would not help.
       LogLine("ignoring: {}", mismatch.TextWithFix());
     } else {
       texts.push_back(mismatch.text);

@@ -1,4 +1,4 @@
-// What several commands share: the session of an ADD or CHECK for an interface or for its rules;
+// Parts that several commands share: the session of an ADD or CHECK for an interface or its rules;
 // the steps of every DEL; and, for every CHECK, a record to compare with, and one error that names
 // every mismatch.
 //
@@ -31,9 +31,9 @@ struct Session {
   [[nodiscard]] Mode mode() const { return config.repair_on_check ? Mode::kRepair : Mode::kLook; }
 };
 
-// Checks the config first, so a bad config costs nothing. Logs nothing while it holds the lock.
-// prevResult is ADD's result, or the result of the plugin before us in the list. Only an ADD that
-// makes the link needs no prevResult.
+// Opens the session. Checks the config first, so a bad config costs nothing. Logs nothing while it
+// holds the lock. prevResult is ADD's result, or the result of the plugin before us in the list.
+// Only an ADD that makes the link needs no prevResult.
 [[nodiscard]] Session OpenSession(const cni::Request& request, const cni::PluginType& type);
 
 // Returns the value of `record`. Throws kChanged if there is no record of the session's attachment,
@@ -44,10 +44,10 @@ struct Session {
 // The state of a DEL. It continues after errors, and reports them together.
 struct Removal {
   state::Host host;
-  FileLock own;  // the attachment's
+  FileLock own;  // the attachment's lock
   cni::ErrorList failures = {};
   std::optional<state::Record> record = {};
-  // Missing if the namespace is gone. Not needed to remove what we made.
+  // nullopt if the namespace is gone. What we made can be removed without it.
   std::optional<link::Container> container = {};
 };
 

@@ -16,7 +16,8 @@
 namespace nomad_bridge::config {
 namespace {
 
-// Labels of the CNI conventions take precedence over CNI_ARGS, the older way to pass them.
+// Parses the labels. Labels of the CNI conventions take precedence over CNI_ARGS, the older way to
+// pass them.
 cni::Labels ParseLabels(const Sources& sources) {
   constexpr std::string_view kShape = "an object with the strings 'key' and 'value'";
   cni::Labels labels = sources.args.labels;
@@ -27,7 +28,8 @@ cni::Labels ParseLabels(const Sources& sources) {
   return cni::LastOfEach(std::move(labels));
 }
 
-// Refuses what only ADD refuses. A running allocation must not fail its CHECK because of it.
+// Throws for mistakes that only ADD refuses. A running allocation must not fail its CHECK because
+// of them.
 void CheckForAdd(const JsonView& config, const cni::Args& args) {
   if (!args.forged_key.empty()) {
     throw Error(
@@ -72,7 +74,7 @@ cni::Args ParseArgsFor(const cni::PluginType& type,
 
 // The keys of a config that the code has looked up.
 struct Asked {
-  // At first the keys that are for the runtime.
+  // Begins with the keys that are meant for the runtime.
   std::vector<std::string> config = {"cniVersion",
                                      "cniVersions",
                                      "name",
@@ -109,7 +111,7 @@ void CheckMtuIsEnough(const JsonView& config, const LinkConfig& link, bool ipv6)
   }
 }
 
-// An interface that stays down needs no addresses.
+// Throws if an interface that stays down would get addresses, which it does not need.
 void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   if (parsed.link.disable_container_interface && !parsed.ipam.type.empty()) {
     throw config.Find("disableContainerInterface")
@@ -123,8 +125,8 @@ void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
 constexpr std::array<std::string_view, 6> kIpamKeys =
     {"gateway", "rangeEnd", "rangeStart", "ranges", "resolvConf", "subnet"};
 
-// Finds keys with unknown names. A name with other characters is somebody's extension, or a
-// comment.
+// Adds keys with unknown names. Ignores names with other characters: they are extensions or
+// comments.
 void AddUnknownKeys(const JsonView& object,
                     const std::vector<std::string>& asked,
                     std::vector<UnknownKey>& unknown) {
@@ -169,7 +171,7 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   }
   if (type.Provides(cni::Part::kLink)) {
     config.link = ParseLink(sources, type.defaults);
-    // These checks compare two parts of the config.
+    // These checks compare parts of the config, so they run after parsing.
     CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
     CheckInterfaceMayStayDown(sources.config, config);
     if (const JsonView dns = sources.config.Find("dns")) {

@@ -34,7 +34,7 @@ namespace nomad_bridge::config {
 // Whether to remove addresses from the bridge that conflict with the gateway's addresses.
 enum class ForceAddress {
   kNo,
-  kOnOwnBridge,  // the default only: not from a bridge with an uplink or made by somebody else
+  kOnOwnBridge,  // default: only from a bridge that we made and that has no uplink
   kYes,
 };
 
@@ -43,7 +43,7 @@ struct PortSpec {
   bool hairpin = false;
   bool isolated = false;
   bool locked = false;             // drops frames from any MAC but the container's
-  bool source_check = false;       // by table bridge nomad-bridge (firewall/port_filter.h)
+  bool source_check = false;       // in table bridge nomad-bridge (firewall/port_filter.h)
   std::optional<PortVlans> vlans;  // nullopt: the kernel's default
 
   [[nodiscard]] PortFlags Flags() const {
@@ -51,18 +51,18 @@ struct PortSpec {
   }
 };
 
-// Stands for the MTU of the node's uplink: see link::MtuOf.
+// The value that means the MTU of the node's uplink: see link::MtuOf.
 constexpr int kUplinkMtu = -1;
 
-// firewalld's zone for links from which it refuses nothing.
+// The zone of firewalld that refuses nothing from its links.
 constexpr const char* kDefaultFirewalldZone = "trusted";
 
-constexpr int kMinIpv6Mtu = 1280;  // for a link with IPv6: RFC 8200, section 5
+constexpr int kMinIpv6Mtu = 1280;  // the minimum for IPv6: RFC 8200, section 5
 constexpr int kEthernetMtu = 1500;
 
 // Bridge and port of an attachment. The config has it, and the record keeps it for later commands.
 struct LinkSpec {
-  std::string bridge;  // our host veth is a port of this bridge
+  std::string bridge;  // the bridge that our host veth is a port of
   int mtu = 0;         // 0: the kernel's default; or kUplinkMtu
   ForceAddress force_address = ForceAddress::kNo;
   bool promisc_mode = false;
@@ -71,7 +71,7 @@ struct LinkSpec {
   // bridge.
   std::string gateway_ifname;
   PortSpec port;
-  std::optional<Mac> mac;  // of the container, if the config sets it
+  std::optional<Mac> mac;  // the container's MAC, if the config sets it
 
   // Returns the VLAN of the gateway; nullopt if the gateway is the bridge itself.
   [[nodiscard]] std::optional<std::uint16_t> GatewayVlan() const;
@@ -80,13 +80,13 @@ struct LinkSpec {
 struct LinkConfig : LinkSpec {
   bool is_gateway = false;
   bool is_default_gateway = false;
-  bool requires_source_check = false;  // set in the config; else only where the kernel supports it
+  bool requires_source_check = false;  // false: checks sources only if the kernel can
   bool enable_dad = false;
   bool disable_container_interface = false;
 };
 
 struct IpamConfig {
-  // "host-local" runs in this process; any other plugin is executed; empty: no addresses.
+  // "host-local" runs in this process. Any other plugin is executed. Empty: no addresses.
   std::string type;
   std::string data_dir;
   std::vector<ipam::RangeSet> ranges;
@@ -141,8 +141,8 @@ struct Config {
 [[nodiscard]] Config ParseConfig(const cni::Request& request, const cni::PluginType& type);
 
 // The config for DEL, GC and STATUS, which must work even if ADD would refuse the config. Has the
-// values that can be read, and defaults for all others. Parsing never throws unless a key occurs in
-// two letter cases; ReadRequest removes such keys for these verbs.
+// values that can be read, and defaults for all others. Parsing throws only if a key occurs in two
+// letter cases; ReadRequest removes such keys for these verbs.
 struct LenientConfig {
   std::string bridge;
   std::string ipam_type;

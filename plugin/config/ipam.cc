@@ -40,8 +40,8 @@ void AppendSets(SpecSets& sets, const std::vector<JsonView>& elements) {
   }
 }
 
-// Appends the range of the keys subnet, rangeStart, rangeEnd and gateway in ipam itself. If the
-// config has no range at all, uses `subnet`, the default, for a missing subnet.
+// Appends the range of the keys subnet, rangeStart, rangeEnd and gateway of ipam itself. If the
+// config has no range at all, a missing subnet becomes `subnet`, the default.
 void AppendOldStyle(SpecSets& sets, const JsonView& ipam, const std::string& subnet) {
   if (ipam.FindString("subnet")) {
     sets.push_back({ParseRange(ipam)});
@@ -65,7 +65,8 @@ void AppendDefault(SpecSets& sets, const JsonView& ipam, const std::string& subn
   sets.push_back({MakeSpec(ipam, *parsed)});
 }
 
-// The message is the same as the reference plugin's, because its test suites check it.
+// Throws if the result has no room for the addresses. The message is the reference plugin's,
+// because its test suites check it.
 void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::string& cni_version) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     const auto count = std::ranges::count_if(sets, [&](const ipam::RangeSet& set) {
@@ -94,8 +95,8 @@ std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defau
   return ranges;
 }
 
-// Stricter than for another plugin's result: the kernel would refuse such a route, and ADD would
-// fail halfway.
+// Parses a route. This is stricter than for another plugin's result: the kernel would refuse such a
+// route, and ADD would fail halfway.
 Route ParseOwnRoute(const JsonView& object) {
   Route route = cni::ParseRoute(object);
   const Cidr& destination = route.destination;
@@ -145,7 +146,8 @@ cni::Dns ParseResolvConf(const JsonView& ipam) {
   return dns;
 }
 
-// "10.0.0.5" and "10.0.0.5/24" both mean the address. The prefix length comes from the range.
+// Parses a requested address. "10.0.0.5" and "10.0.0.5/24" mean the same: the prefix length comes
+// from the range.
 Ip ParseRequested(const JsonView& element) {
   const std::string text = element.String();
   const std::optional<Cidr> with_prefix = Cidr::Parse(text);
@@ -188,7 +190,7 @@ std::string ParseIpamType(const JsonView& ipam, const cni::Defaults& defaults) {
   if (type.find('/') != type.npos) {
     throw ipam.Find("type").Wrong("the name of a plugin, without '/'");
   }
-  // The reference plugin creates a link without addresses, and gives no reason.
+  // The reference plugin would create a link without addresses, and give no reason.
   for (const char* const key : {"subnet", "ranges"}) {
     if (type.empty() && ipam.Find(key)) {
       throw ipam.Find(key).Wrong("only together with 'ipam.type', as \"host-local\"");
@@ -214,7 +216,8 @@ IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
   return config;
 }
 
-// A relative path would depend on the runtime. The kernel would end the path at a NUL.
+// Returns whether the path is absolute and has no NUL. A relative path would depend on the runtime,
+// and the kernel would end the path at the NUL.
 bool IsDirectoryPath(std::string_view path) {
   return path.starts_with('/') && path.find('\0') == path.npos;
 }

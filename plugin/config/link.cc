@@ -33,7 +33,7 @@ int ParseMtu(const JsonView& config) {
   if (mtu.Kind() == "string" && mtu.String() == "auto") {
     return kUplinkMtu;
   }
-  // Not Integer(): its message would not list all allowed values.
+  // Integer() is not used, because its message would not list all allowed values.
   const std::optional<std::int64_t> bytes = mtu.FindInteger();
   if (!bytes || *bytes > kMaxMtu || (*bytes < kMinMtu && *bytes != 0)) {
     throw mtu.Wrong(
@@ -44,8 +44,8 @@ int ParseMtu(const JsonView& config) {
   return static_cast<int>(*bytes);
 }
 
-// Reads from the weakest source to the strongest, as in the reference plugin. Checks each value,
-// even if it is not used.
+// Returns the MAC of the strongest source, as the reference plugin does. Checks the MACs of all
+// sources, even those that are not used.
 std::optional<Mac> ParseMac(const Sources& sources) {
   std::optional<Mac> chosen;
   const auto read = [&](const JsonView& object) {
@@ -67,8 +67,8 @@ std::optional<Mac> ParseMac(const Sources& sources) {
   return chosen;
 }
 
-// A default gateway is a gateway, too. By default the gateway is the default gateway unless the
-// config has routes.
+// Parses the gateway's keys. A default gateway is a gateway, too. Without a setting, the gateway is
+// the default gateway unless the config has routes.
 void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> is_default = sources.config.FindBool("isDefaultGateway");
   link.is_gateway = sources.config.FindBool("isGateway").value_or(defaults.is_gateway);
@@ -77,7 +77,8 @@ void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkCon
   link.is_gateway = link.is_gateway || link.is_default_gateway;
 }
 
-// Only an explicit setting removes addresses from any bridge: the node's own address may be on it.
+// Parses forceAddress. Only an explicit setting removes addresses from any bridge: the node's own
+// address may be on it.
 ForceAddress ParseForceAddress(const JsonView& config, const cni::Defaults& defaults) {
   const std::optional<bool> force = config.FindBool("forceAddress");
   if (force) {
@@ -86,7 +87,8 @@ ForceAddress ParseForceAddress(const JsonView& config, const cni::Defaults& defa
   return defaults.force_address ? ForceAddress::kOnOwnBridge : ForceAddress::kNo;
 }
 
-// A bridge in promiscuous mode sends a port's packets back itself, without hairpin mode.
+// Parses hairpinMode and promiscMode. A bridge in promiscuous mode sends a port's packets back
+// itself, without hairpin mode.
 void ParseModes(const JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> hairpin = config.FindBool("hairpinMode");
   link.promisc_mode = config.FindBool("promiscMode").value_or(false);
@@ -122,7 +124,8 @@ void ParseTrunk(const JsonView& element, std::vector<VlanRange>& trunk) {
   }
 }
 
-// By default off with a trunk, because we do not know an allocation's addresses in its VLANs.
+// Parses sourceCheck. With a trunk it is off by default: we do not know the addresses of an
+// allocation in its VLANs.
 void ParseSourceCheck(const JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const bool is_trunk = link.port.vlans && !link.port.vlans->tagged.empty();
   const std::optional<bool> wanted = config.FindBool("sourceCheck");
@@ -133,8 +136,8 @@ void ParseSourceCheck(const JsonView& config, const cni::Defaults& defaults, Lin
   link.port.source_check = wanted.value_or(defaults.source_check && !is_trunk);
 }
 
-// Untagged frames of a trunk belong to VLAN 1, as with the reference plugin. VLAN 1 needs no
-// gateway of its own: the bridge device is itself an untagged member.
+// Parses the VLANs. Untagged frames of a trunk belong to VLAN 1, as with the reference plugin. VLAN
+// 1 needs no gateway of its own, because the bridge device is an untagged member of it.
 void ParseVlans(const JsonView& config, LinkConfig& link) {
   constexpr std::uint16_t kDefaultVlan = 1;
   const auto id = config.FindInteger<std::uint16_t>("vlan", kLastVlan).value_or(0);

@@ -17,8 +17,8 @@ constexpr std::string_view kIgnore = "ignore";
 constexpr std::string_view kPolicy = "policy";
 constexpr std::string_view kRequired = "required";
 
-// Throws if the key is like "policy": with such a typing error, ADDs that must be refused would
-// pass. Reports any other unknown key as a problem.
+// Throws if a key is almost "policy": ADDs that must be refused would pass because of the typing
+// error. Reports any other unknown key as a problem.
 void NameUnknownKeys(const policy::Node& root, NodeConfig& node) {
   for (const policy::Node& key : root.Keys()) {
     const std::vector<std::string_view> known = {kIgnore, kPolicy};
@@ -41,7 +41,7 @@ void ReadIgnored(const policy::Node& root, NodeConfig& node) try {
   for (const policy::Node& check : root.ElementsOf(kIgnore)) {
     node.ignore.push_back(check.String("the id of a check of doctor"));
   }
-} catch (const Error& error) {  // no ADD needs this key
+} catch (const Error& error) {  // no ADD needs this key, so none fails
   node.problems.emplace_back(error.what());
 }
 

@@ -4,8 +4,8 @@
 // Shape   {"ignore": ["ports.world"], "policy": {"required": true}}; all keys may be missing.
 //         Comments are // and /* */.
 // Errors  kInvalidConfig if the file does not show whether policies are required; msg is
-//         "FILE:LINE:COLUMN: ...". kIo. Any other mistake is a value in `problems`. Without the
-//         file, the defaults.
+//         "FILE:LINE:COLUMN: ...". kIo. Any other mistake becomes a text in `problems`. If there is
+//         no file, the defaults apply.
 #pragma once
 
 #include <string>

@@ -40,8 +40,8 @@ Error Unsupported(const JsonView& field, std::string_view instead) {
           std::string(instead)};
 }
 
-// 'iptables' and 'nftables' mean the same here: our own table, and static rules in the tables that
-// iptables shows. 'firewalld' is only for the firewall plugin.
+// Checks a backend. 'iptables' and 'nftables' mean the same here: our own table, and static rules
+// in the tables that iptables shows. 'firewalld' is only allowed for the firewall plugin.
 void CheckBackend(const JsonView& config, std::string_view key, bool may_be_firewalld) {
   const std::optional<std::string> backend = config.FindString(key);
   if (backend && *backend != "iptables" && *backend != "nftables" &&
@@ -53,8 +53,8 @@ void CheckBackend(const JsonView& config, std::string_view key, bool may_be_fire
   }
 }
 
-// Conditions have the syntax of iptables or nft, which this code does not parse. The admin chain
-// can do the same.
+// Refuses conditions. They have the syntax of iptables or nft, which this code does not parse; the
+// admin chain can do the same.
 void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {
@@ -66,8 +66,8 @@ void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   }
 }
 
-// The reference plugin marks packets first, and masquerades marked packets. We need no mark, so the
-// keys are checked and have no effect.
+// Checks the keys for marks, which have no effect. The reference plugin marks packets, and
+// masquerades marked packets; we need no mark.
 void CheckMarking(const JsonView& config) {
   const std::optional<int> bit = config.FindInteger<int>("markMasqBit", kMaxMarkBit);
   const std::optional<std::string> chain = config.FindString("externalSetMarkChain");
@@ -85,7 +85,7 @@ std::uint16_t ParsePort(const JsonView& port) {
   return static_cast<std::uint16_t>(port.Integer(1, kMaxPort));
 }
 
-// portmap::MakePortMappings checks the protocol and the host address.
+// Parses a port mapping. portmap::MakePortMappings checks the protocol and the host address.
 portmap::PortMappingSpec ParseMapping(const JsonView& object) {
   constexpr std::string_view kShape =
       "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'";
@@ -128,7 +128,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     CheckMarking(config);
     RefuseConditions(config, rules.forward_hook.admin_chain);
     rules.snat = config.FindBool("snat").value_or(true);
-    // As in the reference plugin, only together with snat.
+    // As in the reference plugin, masqAll has an effect only together with snat.
     rules.masq_all = config.FindBool("masqAll").value_or(false) && rules.snat;
     rules.ports = portmap::MakePortMappings(sources.runtime.FindEach("portMappings", ParseMapping));
   }

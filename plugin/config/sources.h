@@ -1,4 +1,4 @@
-// The parts of ParseConfig, one per file. Only the files of ParseConfig include this header.
+// The parts of ParseConfig, one per file. Only these files include this header.
 //
 // Errors  kInvalidConfig, kUnsupportedField.
 // Owner   Sources points into the request's config, which must outlive it.
