@@ -1,5 +1,5 @@
-// What was in force right after our last commit. A command decides by it how much of the ruleset it
-// has to compare (rules/converge.h).
+// The state right after our last commit. From it a command decides how much of the ruleset it has
+// to compare (rules/converge.h).
 //
 // Shape   /run/nomad-bridge/.checkpoint, one JSON object (state_json.h).
 // Lives   on tmpfs; a checkpoint of another boot or host namespace counts as absent.
@@ -22,7 +22,7 @@ namespace nomad_bridge::state {
 constexpr int kNoMarkBit = -1;
 
 struct Checkpoint {
-  std::uint32_t generation = 0;              // of the ruleset; the kernel skips 0
+  std::uint32_t generation = 0;              // the ruleset's; the kernel skips 0
   std::vector<std::uint64_t> table_handles;  // of our tables
   std::vector<std::uint64_t> rules_hashes;   // of our tables' rules, as last compared
   std::string tables_revision;               // of the release that made the tables (rules/tables.h)
@@ -31,18 +31,19 @@ struct Checkpoint {
   // workload of that kind.
   std::map<std::string, cni::Workload> policy_kinds;
   int accept_mark_bit = kNoMarkBit;
-  // The operator's chains whose static rules are in table ip filter; the value: in ip6 filter, too.
+  // The operator's chains whose static rules are in table ip filter. The value says whether such
+  // rules are in table ip6 filter, too.
   std::map<std::string, bool> admin_chains;
-  // By bridge name, the index of the bridge whose ports are plugged in.
+  // The index of each bridge whose ports are plugged in, by name.
   std::map<std::string, int> bridges;
-  // By network, the gateway addresses that it last gave its bridge.
+  // The gateway addresses that each network last gave its bridge, by network.
   std::map<std::string, std::vector<Cidr>> gateways;
   // Interfaces that other firewalls accept (foreign/other_firewalls.h).
   std::vector<std::string> opened_ifnames;
   std::string legacy_filter;  // the state of iptables-legacy at that time (foreign/tools.h)
   // The node's addresses on which ports are or were published; nullopt: all addresses.
   std::vector<std::optional<Ip>> published_on;
-  // Some attachment has left ports to another attachment of the same container.
+  // An attachment has left a port that it wants, too, to another attachment of the same container.
   bool has_siblings = false;
 
   // Returns whether we have a table bridge nomad-bridge.

@@ -28,8 +28,8 @@ std::vector<pid_t> NotedChildren() {
   return pids;
 }
 
-// Returns whether `pid` is a zombie. Another process may have the number by now; if that is a
-// zombie, a command waits without need.
+// Returns whether `pid` is a zombie. If another process has the number by now and is a zombie, too,
+// a command only waits without need.
 bool IsZombie(pid_t pid) {
   // proc(5): "<pid> (<name, which may contain anything>) <state> ..."
   return FindFile(Format("/proc/{}/stat", pid)).value_or("").find(") Z ") != std::string::npos;

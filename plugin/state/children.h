@@ -19,8 +19,8 @@ constexpr int kMaxZombies = 64;
 [[nodiscard]] bool MayStartChild();
 void NoteChild(pid_t pid);
 
-// Lets a child wait for what was removed from nf_tables. Without a child, the command waits at its
-// end.
+// Lets a child wait until the kernel has freed what was removed from nf_tables. If there is no
+// child, the command waits at its end.
 void LeaveRemovedToChild(const Host& host);
 
 }  // namespace nomad_bridge::state

@@ -33,7 +33,7 @@ class RepairLog {
   const Mismatches& mismatches_;
 };
 
-// Counts since the boot, by code or area, including zeros.
+// Returns counts since the boot, by code or by area, including zeros.
 using EventCounts = std::vector<std::pair<std::string, std::uint64_t>>;
 [[nodiscard]] EventCounts RefusedAdds();
 [[nodiscard]] EventCounts Repairs();

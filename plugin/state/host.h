@@ -1,4 +1,5 @@
-// The node's side: its network namespace, one socket of each kind in it, and our records.
+// The host's side of attachments: the node's network namespace, one socket of each kind in it, and
+// our records.
 //
 // Lives    from the start of a command to its end; conntrack.h says why its socket is not closed
 //          earlier.
@@ -29,7 +30,7 @@ struct Host {
   Records records;
   CheckpointFile checkpoint;
   PolicyFile policy;
-  // Opened when first needed.
+  // These are opened when they are first needed.
   std::optional<conntrack::Conntrack> conntrack;
   std::optional<sockets::ListenerLists> listeners;
   std::optional<std::map<std::uint64_t, std::string>> namespaces;  // paths by inodes
@@ -43,11 +44,11 @@ struct Host {
   // from nf_tables.
   [[nodiscard]] std::array<int, 2> NetfilterSockets();
 
-  // Returns the node's listening sockets, as they were when this command first asked.
+  // Returns the node's listening sockets, as they were at the first call.
   [[nodiscard]] const std::vector<sockets::Listener>& Listeners(sockets::Protocol protocol);
 
-  // Returns a path to the network namespace with this inode, if a process or a mount held it when
-  // this command first asked for a path.
+  // Returns a path to the network namespace with this inode, if a process or a mount held the
+  // namespace at the first call.
   [[nodiscard]] std::optional<std::string> FindNetnsPath(std::uint64_t inode);
 };
 

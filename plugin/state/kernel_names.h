@@ -1,5 +1,5 @@
-// Names in the kernel, derived from an attachment's identity. So what an attachment has can be
-// removed even if its record is lost, and nothing foreign is ever taken for ours.
+// Makes the names of objects in the kernel from an attachment's identity. So the objects can be
+// removed even if the record is lost, and no foreign object is ever taken for ours.
 //
 // Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128.
 //          Aliases and comments are cut at the boundary of a character.
@@ -27,15 +27,17 @@ template <typename Ids>
   }
   return names;
 }
-// Returns whether `name` has that form, which few programs other than ours use.
+// Returns whether `name` looks like the name of a host veth. Few programs other than ours use such
+// names.
 [[nodiscard]] bool IsHostVethName(std::string_view name);
 
-// Returns the alias of that link, at most 255 bytes: "nomad-bridge net=<network> id=<container>
+// Returns the alias of a host veth, at most 255 bytes: "nomad-bridge net=<network> id=<container>
 // if=<ifname> job=... ".
 [[nodiscard]] std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels);
 [[nodiscard]] bool IsAliasOf(std::string_view alias, const AttachmentId& id);
 
-// The parsed alias, for people; what was cut is missing. nullopt for an alias that is not ours.
+// The parsed alias, for people. Parts that were cut are missing. ParseAlias() returns nullopt for
+// an alias that is not ours.
 struct ParsedAlias {
   AttachmentId id;
   cni::ShortLabels labels;

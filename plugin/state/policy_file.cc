@@ -16,7 +16,8 @@ bool IsSameFile(const std::optional<struct stat>& one, const std::optional<struc
                    one->st_ctim.tv_nsec == other->st_ctim.tv_nsec));
 }
 
-// "586503d5-5eaa-4264-9372-6483e1de7d3c", as /proc/sys/kernel/random/boot_id has it
+// Returns whether `text` is like "586503d5-5eaa-4264-9372-6483e1de7d3c", the form of
+// /proc/sys/kernel/random/boot_id.
 bool IsBootId(std::string_view text) {
   constexpr std::size_t kSize = 36;
   return text.size() == kSize && text.find_first_not_of("0123456789abcdef-") == text.npos;
@@ -60,7 +61,8 @@ void PolicyFile::Restore(const std::optional<std::string>& text) {
 
 const PolicyFile::Content& PolicyFile::Read() {
   if (!is_read_) {
-    // Before the file is read: if it is replaced meanwhile, Refresh() notices.
+    // Reads the status before the file, so that Refresh() notices if the file is replaced in
+    // between.
     status_ = FindStatus(kFile);
     const std::optional<std::string> text = FindText();
     content_ = text ? Parse(*text) : Content();

@@ -1,4 +1,5 @@
-// The policies in force: what `policy apply` compiled, for all commands until the next apply.
+// The policies in force: `policy apply` compiles them, and all commands read them until the next
+// apply.
 //
 // Shape   /run/nomad-bridge/.policy: a line with the boot's id and the directory of the files, then
 //         the program as policy/program.h writes it. The directory is "-" if its files named no
@@ -36,13 +37,15 @@ class PolicyFile {
   [[nodiscard]] const std::string& Directory() { return Read().directory; }
   // Makes the next call read the file again if another process has replaced it.
   void Refresh();
-  // `directory`: without a line end in its name; empty if its files name no policies.
+  // Writes the policies. `directory` has no line end in its name; it is empty if its files name no
+  // policies.
   void Write(const policy::Program& program, const std::string& directory);
 
   // Returns an error whose details are `why` and the command to type.
   [[nodiscard]] static Error Damaged(std::string_view why);
 
-  // Returns the file's text, damaged or not, to restore it if the change after a Write() fails.
+  // Returns the file's text, even a damaged text, to restore it if the change after a Write()
+  // fails.
   [[nodiscard]] static std::optional<std::string> FindText();
   void Restore(const std::optional<std::string>& text);
 
@@ -56,7 +59,7 @@ class PolicyFile {
   [[nodiscard]] Content Parse(std::string_view text) const;
 
   std::string boot_id_;
-  std::optional<struct stat> status_;  // of the file as it was read
+  std::optional<struct stat> status_;  // the file's status when it was read
   bool is_read_ = false;
   Content content_;
 };

@@ -1,9 +1,9 @@
-// What an ADD intends and has done: all that DEL, CHECK, GC, takeover and repair need to know of an
-// attachment.
+// Describes what an ADD intends and has done: all that DEL, CHECK, GC, takeover and repair need to
+// know of an attachment.
 //
-// Written  as a whole, before the first change to the kernel; removed after the last
+// Written  as a whole, before the first change to the kernel, and removed after the last change
 //          (record_store.h).
-// Shape    of its file: state_json.h.
+// Shape    state_json.h describes the record's file.
 // Units    addresses are network byte order inside Ip, ports host byte order.
 #pragma once
 
@@ -64,13 +64,14 @@ struct Record {
   bool is_of_newer_release = false;
 
   struct Link : config::LinkSpec {
-    // Without a bridge: the host ends of another plugin's veth pairs, used by this container alone.
+    // The host ends of another plugin's veth pairs, if they are not on a bridge. Only this
+    // container uses them.
     std::vector<std::string> foreign_host_ifnames;
-    // The host ends of another plugin that are ports of its bridge.
+    // The host ends of another plugin's veth pairs that are ports of its bridge.
     std::vector<std::string> foreign_ports;
     std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment
-    // Somebody else made the bridge, or it had an uplink, when the first attachment on it was
-    // made: strangers may be on it.
+    // When the first attachment on the bridge was made, the bridge had an uplink, or was not made
+    // by us: other machines may be on it.
     bool adopted = false;
   } link;
 
@@ -86,21 +87,21 @@ struct Record {
   };
 
   struct Ipam {
-    std::vector<Cidr> addresses;  // the container's
+    std::vector<Cidr> addresses;  // the container's addresses
     // The default routes that ADD gave the container. A network may have none on purpose.
     DefaultRoutes default_routes;
     std::string data_dir;
     std::vector<Cidr> leases;            // those of `addresses` that are leased in data_dir
-    std::vector<ipam::RangeSet> ranges;  // what `addresses` were chosen from, for people
-    std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
+    std::vector<ipam::RangeSet> ranges;  // ranges of `addresses`, for people
+    std::optional<cni::DelegatedIpam> delegated;  // the plugin for the other addresses
 
     // Returns whether a range may assign `address` again within minutes, while flows live and
     // neighbours remember it. IPv6 ranges are usually too large for that.
     [[nodiscard]] bool IsSoonGivenAgain(const Ip& address) const;
   } ipam;
 
-  // What the policies of `revision` make of the attachment: its sets and chains. With these, its
-  // elements are found without the policies.
+  // The sets and chains that the policies of `revision` give the attachment. With them its elements
+  // are found without the policies.
   struct Policy : policy::Judgement {
     std::string revision;  // empty: there were no policies
 
@@ -114,7 +115,7 @@ struct Record {
     Policy policy;
   } rules;
 
-  // Returns nullopt for a part that was never made, or has been removed.
+  // Returns the part's phase; nullopt if the part was never made, or has been removed.
   [[nodiscard]] std::optional<Phase> PhaseOf(cni::Part part) const;
   // Returns whether the part is in any phase but kDelDone.
   [[nodiscard]] bool Has(cni::Part part) const;
@@ -122,7 +123,8 @@ struct Record {
   [[nodiscard]] bool HasRules() const;
   [[nodiscard]] bool IsAny(Phase phase) const;
   [[nodiscard]] bool IsLive(cni::Part part) const { return PhaseOf(part) == Phase::kLive; }
-  // Runtimes go through a list of plugins, so one DEL that has begun announces the others.
+  // Returns whether a DEL has begun for any part. Runtimes run DEL for a whole list of plugins, so
+  // the DELs of the other parts will follow.
   [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kDelDone) || IsAny(Phase::kLeaving); }
 
   // Returns whether only parts are left whose DEL is done.
@@ -132,10 +134,10 @@ struct Record {
   [[nodiscard]] Record Without(const cni::Parts& some) const;
   // Returns the record with all its parts in `phase`.
   [[nodiscard]] Record All(Phase phase) const;
-  // Returns the record with parts in phase kMaking as live.
+  // Returns the record with its parts in phase kMaking changed to kLive.
   [[nodiscard]] Record Finished() const;
   [[nodiscard]] Record OnlyLive() const;
-  // Returns the labels as they are printed.
+  // Returns the printable labels by which policies select the attachment.
   [[nodiscard]] cni::Workload Workload() const;
   // Returns "nomad alloc stop 5f3c...", or the equivalent for another runtime.
   [[nodiscard]] Fix RuntimeFix(std::string_view verb) const {
@@ -147,8 +149,8 @@ struct Record {
   [[nodiscard]] Mac ContainerMac() const;
 };
 
-// Returns all that is known of an attachment before the first change. Addresses come later, from
-// IPAM.
+// Returns all that is known of an attachment before its first change. The addresses come later,
+// from IPAM.
 [[nodiscard]] Record IntentOf(const cni::Request& request,
                               const cni::PluginType& type,
                               const config::Config& config,

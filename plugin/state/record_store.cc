@@ -18,11 +18,11 @@ namespace {
 constexpr const char* kCheckpointFile = "/run/nomad-bridge/.checkpoint";
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr std::string_view kSuffix = ".json";
-// A record may contain a config of 8 MiB with each byte as an escape of six.
+// A record may contain a config of 8 MiB, of which each byte may become an escape of six bytes.
 constexpr std::size_t kMaxRecordBytes = 64 << 20;
 constexpr std::uint64_t kRulesByte = 0;
 
-// At most 211 bytes: readable, and unique even if the container id is cut.
+// Returns a name of at most 211 bytes. It is readable, and unique even if the container id is cut.
 std::string FileName(const AttachmentId& id) {
   constexpr std::size_t kMaxIdBytes = 190;
   constexpr std::size_t kKeptOfId = 150;
@@ -56,7 +56,8 @@ std::optional<std::string> FindRecordText(const std::string& path) {
   return FindOwnFile(path, kMaxRecordBytes);
 }
 
-// Bytes of the lock file: odd for attachments, even for pools, and never the rules' byte.
+// Returns the byte of the lock file: odd for attachments, even for pools, and never the byte of the
+// rules.
 std::uint64_t LockByte(const AttachmentId& id) {
   return HashOf(id) | 1;
 }
@@ -144,7 +145,8 @@ void Records::Write(const Record& record) const {
       }
       break;
     } catch (const Error&) {
-      // Once more if the DEL of the network's last attachment has removed the directory meanwhile.
+      // Tries once more if the DEL of the network's last attachment has removed the directory
+      // meanwhile.
       const std::optional<struct stat> after = FindStatus(directory);
       if (before && after && before->st_ino == after->st_ino) {
         throw;
@@ -171,7 +173,7 @@ bool Records::IsAsWritten(const Record& record) const {
 
 void Records::EnsureGone(const AttachmentId& id) const {
   const std::string path = PathOf(id);
-  // The ".new" file first: if this process is killed in between, the record is still there to be
+  // Removes the ".new" file first: if this process is killed in between, the record can still be
   // found.
   EnsureFileGone(path + ".new");
   EnsureFileGone(path);
@@ -341,7 +343,7 @@ std::optional<Checkpoint> CheckpointFile::Find() {
 
 void CheckpointFile::Write(const Checkpoint& checkpoint) const {
   EnsureDirectory(kStateDirectory);
-  // Written whole or not at all: readers take no lock.
+  // Writes the file as a whole or not at all, because readers take no lock.
   ReplaceFile(kCheckpointFile, FormatCheckpoint(checkpoint, here_));
 }
 

@@ -31,8 +31,8 @@
 
 namespace nomad_bridge::state {
 
-// Returns a hash of the id's three names. The same in every release, because releases share the
-// lock file.
+// Returns a hash of the id's three names. It is the same in every release, because releases share
+// the lock file.
 [[nodiscard]] std::uint64_t HashOf(const AttachmentId& id);
 
 class Records {
@@ -41,57 +41,57 @@ class Records {
   explicit Records(Origin here) : here_(std::move(here)) {}
 
   [[nodiscard]] std::optional<Record> Find(const AttachmentId& id) const;
-  // Does the same for the command's own attachment, but throws kIo if the file cannot be read,
-  // rather than go on as if there were no record. A damaged record still counts as absent.
+  // Finds the record of the command's own attachment. Throws kIo if the file cannot be read, rather
+  // than go on as if there were no record. A damaged record still counts as absent.
   [[nodiscard]] std::optional<Record> FindOwn(const AttachmentId& id) const;
-  // Does nothing if record.netns is unknown: nobody could find out whether the attachment is alive.
-  // Throws kConflict if a newer release wrote the record's file.
+  // Writes the record. Does nothing if record.netns is unknown: nobody could find out whether the
+  // attachment is alive. Throws kConflict if a newer release wrote the record's file.
   void Write(const Record& record) const;
-  // Writes every record for which `change` returns true. Leaves a record that another command works
-  // on to that command and to the next reconcile, and a newer release's record as it is.
+  // Writes every record for which `change` returns true. Skips a newer release's record, and a
+  // record that another command works on: that command, or the next reconcile, changes it.
   void Update(const std::function<bool(Record&)>& change) const;
   // Returns whether nobody has changed the record's file since `record` was written.
   [[nodiscard]] bool IsAsWritten(const Record& record) const;
-  // Removes the record, and with the last record of a network its directory.
+  // Removes the record. With the last record of a network, removes the network's directory, too.
   void EnsureGone(const AttachmentId& id) const;
   // Returns whether the record is of another boot, or damaged: it says nothing of a present
   // attachment.
   [[nodiscard]] bool IsVoid(const AttachmentId& id) const;
-  // Like EnsureGone(), but leaves a record that is not void.
+  // Removes the record if it is void.
   void EnsureVoidGone(const AttachmentId& id) const;
 
-  // Returns every attachment with a record, from the listing of the directory; in all networks if
-  // `network` is empty.
+  // Returns all attachments with a record, by the names of the files. If `network` is empty,
+  // returns those of all networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
   // Returns every record that can be read.
   [[nodiscard]] std::vector<Record> All() const;
-  // Returns the first other record found in the network of `id`, at a cost that does not depend on
-  // how many there are.
+  // Returns any other record in the network of `id`. The cost does not depend on the number of
+  // records.
   [[nodiscard]] std::optional<Record> FindNeighbour(const AttachmentId& id) const;
   // Reads all records of this boot and host namespace for people, including unreadable ones.
   struct Reading {
     std::string path;
-    AttachmentId id;  // of an unreadable record: as far as the file's name tells
+    AttachmentId id;  // if unreadable: as far as the file's name has it
     std::optional<Record> record;
     std::string problem;     // why there is no record
     bool is_denied = false;  // because we are not root
   };
   [[nodiscard]] std::vector<Reading> ReadAll() const;
-  // Finds the attachment by its host veth, which owns its elements.
+  // Returns the record of the attachment with the host veth `owner`, which owns its elements.
   [[nodiscard]] std::optional<Record> FindOwner(std::string_view owner) const;
 
-  // Waits for the lock: one command at a time per attachment.
+  // Waits for the lock of the attachment: only one command at a time works on it.
   [[nodiscard]] FileLock Lock(const AttachmentId& id) const;
   // Returns nullopt if another command holds the lock.
   [[nodiscard]] std::optional<FileLock> TryLock(const AttachmentId& id) const;
-  // Waits for the lock of a full pool: one command at a time takes back what is stale in `network`.
-  // The other commands then find free addresses, rather than each other's locks.
+  // Waits for the lock of a full pool: only one command at a time takes back stale addresses of
+  // `network`. The other commands then find free addresses, rather than each other's locks.
   [[nodiscard]] FileLock LockPool(const std::string& network) const;
   // Waits for the lock of the rules. The kernel commits atomically anyway; the lock keeps many
   // concurrent ADDs from making each other start over.
   [[nodiscard]] FileLock LockRules() const;
 
-  // Logs what is wrong with a record, once, however often a command reads it.
+  // Logs what is wrong with a record, but only once, however often a command reads the record.
   void Log(const AttachmentId& id, const std::string& what) const;
 
  private:
@@ -106,8 +106,8 @@ class Records {
 
   Origin here_;
   mutable std::set<AttachmentId> logged_;
-  // What was last read or written, by path: a command asks several times, and parsing takes ten
-  // times as long as reading.
+  // The texts last read or written, by path, with their content: a command reads a record several
+  // times, and parsing takes ten times as long as reading.
   struct Parsed {
     std::string text;
     StoredRecord stored;
@@ -115,7 +115,7 @@ class Records {
   mutable std::map<std::string, Parsed> parsed_;
 };
 
-// Returns the mismatch that a live attachment's record is missing or damaged.
+// Returns the mismatch for a live attachment whose record is missing or damaged.
 [[nodiscard]] Mismatch LostRecord(const AttachmentId& id);
 
 class CheckpointFile {
@@ -127,8 +127,8 @@ class CheckpointFile {
 
  private:
   Origin here_;
-  // The text read last and its content: a command asks several times, and parsing takes ten times
-  // as long as reading.
+  // The text that was read last, and its content: a command reads it several times, and parsing
+  // takes ten times as long as reading.
   std::string text_;
   std::optional<Checkpoint> found_;
 };

@@ -16,7 +16,7 @@
 
 namespace nlohmann {
 
-// Addresses, MACs.
+// Converts addresses and MACs.
 template <typename Value>
 requires requires(const Value& value) {
   value.Text();
@@ -110,7 +110,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Phase,
 }  // namespace state
 }  // namespace nomad_bridge
 
-// Written as a JSON object. nlohmann does so by itself only for maps with string keys.
+// Converts the map to a JSON object. nlohmann does so by itself only for maps with string keys.
 template <>
 struct nlohmann::adl_serializer<nomad_bridge::state::PartPhases> {
   static void to_json(json& to, const nomad_bridge::state::PartPhases& from) {
@@ -204,7 +204,8 @@ struct Parsed {
   bool has_unknown_keys = false;
 };
 
-// None of our numbers has a fraction. C++ leaves undefined what 4e60 becomes as an integer.
+// Throws if a number has a fraction or an exponent: none of ours has, and C++ leaves undefined what
+// 4e60 becomes as an integer.
 void RequireWholeNumbers(const json& value) {
   if (value.is_number_float()) {
     throw std::invalid_argument(Cat(value.dump(), " is no whole number"));
@@ -214,8 +215,8 @@ void RequireWholeNumbers(const json& value) {
   }
 }
 
-// nlohmann reads a port of 70000 as 4464, and an unknown word as the first enumerator. So what was
-// read must equal what would be written, except for unknown keys.
+// Parses `text`, and throws if the result, written again, differs in other things than unknown
+// keys: nlohmann reads a port of 70000 as 4464, and an unknown word as the first enumerator.
 template <typename Value>
 Parsed<Value> Parse(std::string_view text) try {
   json document = json::parse(text);

@@ -29,7 +29,7 @@ struct StoredCheckpoint {
   Origin origin;
 };
 
-// Always valid JSON: bytes of labels that are not UTF-8 are replaced.
+// Returns valid JSON in any case: bytes of labels that are not UTF-8 are replaced.
 [[nodiscard]] std::string FormatRecord(const Record& record, const Origin& origin);
 [[nodiscard]] StoredRecord ParseRecord(std::string_view text);
 

@@ -20,7 +20,7 @@ struct ReferenceRule {
   nft::TableId table;
   std::string chain;
   std::uint64_t handle = 0;
-  std::string own_chain;  // the attachment's own chain, if it jumps to that; else empty
+  std::string own_chain;  // the attachment's own chain, if the rule jumps to it; else empty
 
   bool operator==(const ReferenceRule&) const = default;
 };

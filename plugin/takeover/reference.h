@@ -40,8 +40,8 @@
 
 namespace nomad_bridge::takeover {
 
-// A search for the rules that make up `parts` of one attachment. Rules that accept its packets can
-// only be identified by its addresses.
+// Selects the rules that make up `parts` of one attachment. Rules that accept its packets can only
+// be identified by its addresses.
 struct Search {
   AttachmentId id;
   std::vector<Ip> addresses;
@@ -54,7 +54,7 @@ struct Search {
                                    const cni::Request& request,
                                    const config::Config& config);
 
-// Reads each chain's rules once. To be used only while changes by others do not matter.
+// Reads the rules of each chain only once. Use it only while changes by others do not matter.
 class RuleDumps {
  public:
   explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
@@ -64,7 +64,7 @@ class RuleDumps {
   // Returns the rules of a chain; none if there is no such table.
   [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
                                                        const std::string& chain);
-  // Drops a rule that has been removed.
+  // Forgets a rule that has been removed.
   void Forget(const nft::TableId& table, const std::string& chain, std::uint64_t handle);
   void ReadAgain() { *this = RuleDumps(socket_); }
 
@@ -82,7 +82,7 @@ class RuleDumps {
 // tables exists.
 [[nodiscard]] bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps);
 
-// Removes the rules. With `dumps`, many calls read the rules once.
+// Removes the rules. Many calls with the same `dumps` read the rules only once.
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, RuleDumps& dumps);
 void RemoveReferenceRulesOf(state::Host& host, const Search& search);
 
@@ -93,8 +93,8 @@ void EnsureReferenceLinkGone(state::Host& host,
                              const cni::Request& request,
                              const std::string& bridge);
 
-// Returns what is missing on the host's side of the attachment whose result is config.prev_result:
-// leases, and rules for the parts that `type` provides. One mismatch each.
+// Checks the host's side of the attachment whose result is config.prev_result. Returns one mismatch
+// for each missing lease, and for each part of `type` that has no rules.
 [[nodiscard]] std::vector<std::string> DiffReference(state::Host& host,
                                                      const cni::Request& request,
                                                      const cni::PluginType& type,
