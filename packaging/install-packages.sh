@@ -65,7 +65,9 @@ packages() {
       echo ca-certificates ;;
     systemd)
       echo systemd dbus kmod procps iproute2 nftables iptables firewalld python3 rpm
-      echo libnl-3-200 libmnl0 libnftnl11 ;;
+      echo libnl-3-200 libmnl0 libnftnl11
+      # What runs the role of examples/ansible.
+      echo ansible-core python3-apt ;;
     rpm)
       echo rpm dnf ;;
     release)
