@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include <linux/rtnetlink.h>
+
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 
 namespace nomad_bridge::link {
 namespace {
-
-constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the link, without a gateway
 
 void EnsureIpv6IsOn(const rtnl::Link& link) {
   if (!link.HasIpv6()) {
@@ -78,6 +78,22 @@ void AwaitTraffic(state::Host& host,
   }
 }
 
+// Returns the metric with which a default route out of `link` comes after the default routes out of
+// the container's other interfaces; 0 if there are none. With equal metrics the kernel would choose
+// anew for each connection: for IPv4 the gateway that answered last, for IPv6 either. Answers would
+// then leave by a network whose source check drops them.
+std::uint32_t FindMetric(Container& container, const rtnl::Link& link, const Cidr& everywhere) {
+  std::uint32_t metric = 0;
+  for (const auto& [index, routes] : container.net.RoutesByLink()) {
+    for (const Route& other : routes) {
+      if (index != link.index && other.destination == everywhere && other.table == RT_TABLE_MAIN) {
+        metric = std::max(metric, other.priority + 1);
+      }
+    }
+  }
+  return metric;
+}
+
 // Adds the routes of `result`. A route without a gateway gets the first gateway of its family.
 void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& result) {
   for (Route route : result.routes) {
@@ -85,8 +101,11 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
       return ip.address.address.family() == route.destination.address.family() && ip.gateway;
     };
     const auto ip = std::ranges::find_if(result.ips, same_family);
-    if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
+    if (!route.gateway && ip != result.ips.end() && route.scope != RT_SCOPE_LINK) {
       route.gateway = ip->gateway;
+    }
+    if (route.destination.prefix_length == 0 && route.priority == 0 && !route.table) {
+      route.priority = FindMetric(container, link, route.destination);
     }
     container.net.EnsureRoute(link, route);
   }

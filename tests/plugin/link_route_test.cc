@@ -63,6 +63,22 @@ TEST_F(Route, ReplacesTheDefaultRouteOfIsDefaultGateway) {
   EXPECT_EQ(container().Json({"ip", "-j", "-6", "route", "show", "default"}).size(), 1U);
 }
 
+// Else the kernel would send some answers by a network that drops them.
+TEST_F(Route, OfASecondNetworkComesAfterTheFirst) {
+  Attach(DualStack());
+  Attach(DualStack(R"({"name": "other", "bridge": "br-other",
+                       "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}], [{"subnet": "fd08::/64"}]]}})"),
+         {{"CNI_IFNAME", "eth1"}});
+
+  for (const char* const family : {"-4", "-6"}) {
+    const json routes = container().Json({"ip", "-j", family, "route", "show", "default"});
+    ASSERT_EQ(routes.size(), 2U) << routes;
+    EXPECT_EQ(routes.at(0).at("dev"), "eth0");
+    EXPECT_EQ(routes.at(1).at("dev"), "eth1");
+    EXPECT_LT(routes.at(0).value("metric", 0), routes.at(1).at("metric"));
+  }
+}
+
 TEST_F(Route, HasEveryFieldOfCni110) {
   const char* const routes = R"([
       {"dst": "10.0.0.0/8", "mtu": 1300, "advmss": 1200, "priority": 77, "table": 1234, "scope": 0},
