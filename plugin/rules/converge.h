@@ -52,10 +52,10 @@ struct Converged {
 // The caller holds the rules' lock.
 Converged Converge(state::Host& host, const RulesetScope& scope, Mismatches& mismatches);
 
-// Makes the chains that `program` has for `judged`, in a commit of their own before the commit of
-// the elements that lead to them. While the kernel commits, a packet may find an element of the new
-// generation, but run the chain's rules of the previous generation. In that generation a new chain
-// has no rules, and would let the packet pass. Does nothing if others have changed the rules
+// Makes the chains that `program` has for `judged`. This needs a commit of its own, before the
+// commit of the elements that lead to the chains. During a commit, a packet may find an element of
+// the new generation and still run the chain's rules of the previous generation. A chain that is
+// new has no rules there, so the packet would pass. Does nothing if others have changed the rules
 // meanwhile. The caller holds the rules' lock, and calls Converge() next.
 void MakeChainsAhead(state::Host& host,
                      const policy::Program& program,
