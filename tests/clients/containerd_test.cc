@@ -2,13 +2,10 @@
 #include <sys/mount.h>
 
 #include "tests/clients/client_world.h"
+#include "tests/clients/containerd_daemon.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-constexpr const char* kSocket = "/run/containerd.sock";
-constexpr const char* kConfig = "/run/containerd.toml";
-constexpr const char* kNoCgroups = "/run/crun-without-cgroups";
 
 // The directories that ctr is built with. They may be missing, or full of the machine's: a layer
 // over their parent keeps what we make there to ourselves, and an empty one hides what is there.
@@ -46,10 +43,7 @@ class Cover {
 // containerd and what it starts; all ends with the test.
 class Containerd : public ClientWorld {
  protected:
-  Containerd() : daemon_(StartDaemon()) {
-    while (Execute(Ctr({"version"})).exit_code != 0) {
-    }
-  }
+  Containerd() : daemon_(StartDaemon()) {}
 
   // The list that go-cni finds. ctr publishes no ports, so they stand in the file.
   static void UseList(json list) {
@@ -84,18 +78,7 @@ class Containerd : public ClientWorld {
  private:
   static Process StartDaemon() {
     fs::create_directory_symlink(kPlugins, "/opt/cni/bin");
-    WriteFile(kNoCgroups, "#!/bin/sh\nexec crun --cgroup-manager=disabled \"$@\"\n");
-    fs::permissions(kNoCgroups, fs::perms(0755));
-    WriteFile(kConfig,
-              Cat(R"(version = 2
-root = "/run/containerd-root"
-state = "/run/containerd-state"
-disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
-[grpc]
-address = ")",
-                  kSocket,
-                  "\"\n"));
-    return Process::Start(Command{.argv = {"containerd", "--config", kConfig}, .variables = {}});
+    return StartContainerd();
   }
 
   Cover opt_{"/opt", "/opt/cni"};

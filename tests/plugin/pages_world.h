@@ -74,14 +74,22 @@ class TypedPage : public World {
     const std::string section = text.substr(begin, text.find("\n## ", begin + 1) - begin);
     const std::regex fence("```(\\w+)\n([^]*?)\n```");
     blocks_.clear();
+    files_.clear();
     typed_ = 0;
     for (std::sregex_iterator at(section.begin(), section.end(), fence), end; at != end; ++at) {
       if ((*at)[1] == "sh") {
         blocks_.push_back({.commands = (*at)[2], .shown = {}});
       } else if ((*at)[1] == "text") {
         blocks_.at(blocks_.size() - 1).shown = (*at)[2];
+      } else {
+        files_[(*at)[1]] += (*at)[2].str() + '\n';
       }
     }
+  }
+
+  // The section's blocks in another language than sh: "toml".
+  [[nodiscard]] const std::string& FileIn(const std::string& language) const {
+    return files_.at(language);
   }
 
   // The next block, each command of which must succeed; and one whose last command must fail.
@@ -131,6 +139,7 @@ class TypedPage : public World {
 
   Mounted opt_;
   std::vector<Block> blocks_;
+  std::map<std::string, std::string> files_;
   std::size_t typed_ = 0;
 };
 
