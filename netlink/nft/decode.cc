@@ -67,7 +67,7 @@ std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) 
   return text;
 }
 
-std::string_view KindOf(const nftnl_expr& expression) {
+std::string_view NameOf(const nftnl_expr& expression) {
   const char* const kind = nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME);
   return kind == nullptr ? std::string_view() : kind;
 }
@@ -75,7 +75,7 @@ std::string_view KindOf(const nftnl_expr& expression) {
 std::string TextOf(const nftnl_expr& expression) {
   std::array<char, 1024> buffer{};
   nftnl_expr_snprintf(buffer.data(), buffer.size(), &expression, NFTNL_OUTPUT_DEFAULT, 0);
-  const std::string_view kind = KindOf(expression);
+  const std::string_view kind = NameOf(expression);
   std::string text = Cat("[ ", kind, ' ', buffer.data(), ExtensionBytes(expression, kind));
   text.erase(text.find_last_not_of(' ') + 1);
   text += " ]";
@@ -83,14 +83,14 @@ std::string TextOf(const nftnl_expr& expression) {
 }
 
 void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
-  if (KindOf(expression) == "immediate" && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
+  if (NameOf(expression) == "immediate" && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
     rule.target = TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN));
   }
 }
 
 // struct xt_comment_info: a text of 256 bytes at most.
 void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
-  if (KindOf(expression) == "match" &&
+  if (NameOf(expression) == "match" &&
       TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME)) == "comment") {
     rule.comment = UpToZero(BytesOf<nftnl_expr_get>(expression, NFTNL_EXPR_MT_INFO));
   }

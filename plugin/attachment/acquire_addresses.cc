@@ -73,7 +73,7 @@ struct InUse {
 // container of another plugin. The time of a lease alone proves nothing, because the clock may have
 // been set since. So the lease is stale only if also no container has the address, and the owner
 // has no record of this boot.
-bool IsOver(state::Host& host,
+bool IsStale(state::Host& host,
             const ipam::Store& store,
             const AttachmentId& owner,
             const Ip& address) {
@@ -97,7 +97,7 @@ void RequireFree(state::Host& host,
     owner = store->FindOwner(address);
     owner_id.container_id = owner ? owner->container_id : "";
     owner_id.ifname = owner ? owner->ifname : "";
-    if (owner && IsOver(host, *store, owner_id, address)) {
+    if (owner && IsStale(host, *store, owner_id, address)) {
       store->Release(address, *owner);
       return;
     }
@@ -146,15 +146,15 @@ void LeaseHeldAddresses(state::Host& host,
   }
 }
 
-// The outcome of TryAcquire(). `full_set`: this range set has no free address, and nothing was
+// The result of TryAcquire(). `full_set`: this range set has no free address, and nothing was
 // written.
-struct Choice {
+struct Attempt {
   Acquired acquired;
   std::optional<std::size_t> full_set;
 };
 
 // Chooses addresses, writes the record, reserves the leases, in this order.
-Choice TryAcquire(state::Host& host,
+Attempt TryAcquire(state::Host& host,
                   const config::Config& config,
                   const state::Record& intent,
                   const std::optional<state::Record>& earlier) {
@@ -199,18 +199,18 @@ std::string Describe(const ipam::RangeSet& set) {
 // network. Only one command does so at a time: if two looked at the same stale attachment, the
 // second would find it locked or already gone, and report a full pool. Each command therefore first
 // tries again, because the command before it may have freed an address.
-Choice TryAcquireFromFull(state::Host& host,
+Attempt TryAcquireFromFull(state::Host& host,
                           const config::Config& config,
                           const state::Record& intent,
                           const std::optional<state::Record>& earlier) {
   const std::string& network = intent.id.network;
   const FileLock one_at_a_time = host.records.LockPool(network);
-  Choice choice = TryAcquire(host, config, intent, earlier);
-  if (choice.full_set) {
+  Attempt attempt = TryAcquire(host, config, intent, earlier);
+  if (attempt.full_set) {
     Collect(host, {.network = network, .data_dir = config.ipam.data_dir}, Mode::kRepair);
-    choice = TryAcquire(host, config, intent, earlier);
+    attempt = TryAcquire(host, config, intent, earlier);
   }
-  return choice;
+  return attempt;
 }
 
 Acquired AcquireLeases(state::Host& host,
@@ -229,20 +229,20 @@ Acquired AcquireLeases(state::Host& host,
   if (earlier && earlier->ipam.data_dir != intent.ipam.data_dir) {
     ReleaseAddresses(*earlier);
   }
-  Choice choice = TryAcquire(host, config, intent, earlier);
-  if (choice.full_set) {
-    choice = TryAcquireFromFull(host, config, intent, earlier);
+  Attempt attempt = TryAcquire(host, config, intent, earlier);
+  if (attempt.full_set) {
+    attempt = TryAcquireFromFull(host, config, intent, earlier);
   }
-  if (choice.full_set) {
+  if (attempt.full_set) {
     throw Error(
         Code::kPoolExhausted,
         Format("no free address in network '{}'", intent.id.network),
         Format("every address of {} is leased or reserved in '{}/{}', and no lease is stale",
-               Describe(config.ipam.ranges[*choice.full_set]),
+               Describe(config.ipam.ranges[*attempt.full_set]),
                config.ipam.data_dir,
                intent.id.network));
   }
-  return std::move(choice.acquired);
+  return std::move(attempt.acquired);
 }
 
 // Fills in each gateway that the plugin does not name: the subnet's first address, as the reference

@@ -28,7 +28,7 @@ std::vector<state::Record> LiveRecords(state::Host& host) {
 
 // Returns the policies in force. Damaged policies count as none and are replaced like any others.
 policy::Program FindFormer(state::Host& host) {
-  if (const std::optional<Error> unread = rules::FindUnreadPolicies(host)) {
+  if (const std::optional<Error> unread = rules::FindPolicyReadError(host)) {
     LogLine("{}, ignoring", unread->what());
     return {};
   }
@@ -69,7 +69,7 @@ void SwitchPolicies(state::Host& host,
   Mismatches unlogged(Mode::kRepair);
   // First restores the rules of ours that others have removed, and deletes the flows that began
   // without these rules. The switch itself then has nothing to restore, and deletes no flows.
-  if (!rules::FindUnreadPolicies(host)) {
+  if (!rules::FindPolicyReadError(host)) {
     rules::Converge(host, {}, unlogged);
   }
   const std::optional<std::string> former = state::PolicyFile::FindText();
@@ -99,32 +99,32 @@ policy::End EndOf(const Ip& address,
 
 }  // namespace
 
-ReachChanges ApplyPolicies(state::Host& host,
+ApplyReport ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,
                            Mode mode) {
   // One lock for all of it: no ADD may commit an attachment with the former policies meanwhile.
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
-  ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
+  ApplyReport report = {.former = FindFormer(host), .changed = {}, .unseen = {}};
   std::vector<state::Record> judged;
   for (const state::Record& record : LiveRecords(host)) {
-    const policy::Judgement before = rules::JudgementOf(record, reach.former);
+    const policy::Judgement before = rules::JudgementOf(record, report.former);
     const policy::Judgement& after =
         judged.emplace_back(rules::WithPolicies(record, program)).rules.policy;
     if (before.in != after.in || before.out != after.out) {
-      reach.changed.push_back(judged.back());
+      report.changed.push_back(judged.back());
     }
   }
-  std::ranges::stable_sort(reach.changed, {}, &state::Record::Workload);
+  std::ranges::stable_sort(report.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
     SwitchPolicies(host, program, directory, judged);
     // After the kernel: a DEL in between finds its elements by a dump, because its record names the
     // former policies (rules/commit.cc).
     NoteJudgements(host, program);
-    reach.unseen = rules::FindUnseenTraffic(host, judged);
+    report.unseen = rules::FindUnseenTraffic(host, judged);
   }
-  return reach;
+  return report;
 }
 
 std::vector<Mismatch> FindUnseenTraffic(state::Host& host) {

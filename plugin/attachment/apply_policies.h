@@ -25,7 +25,7 @@ namespace nomad_bridge::attachment {
 // (rules/bridge_netfilter.h).
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host);
 
-struct ReachChanges {
+struct ApplyReport {
   policy::Program former;              // empty if the policies in force were damaged
   std::vector<state::Record> changed;  // attachments to which other policies apply than before
   std::vector<Mismatch> unseen;        // traffic that the new policies do not see
@@ -33,7 +33,7 @@ struct ReachChanges {
 
 // Replaces the policies in force by `program`. `directory` has the files of `program`; it is empty
 // if no file names policies. Mode kLook changes nothing.
-ReachChanges ApplyPolicies(state::Host& host,
+ApplyReport ApplyPolicies(state::Host& host,
                            const policy::Program& program,
                            const std::string& directory,
                            Mode mode);

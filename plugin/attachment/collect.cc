@@ -119,7 +119,7 @@ class Collector {
     // Read again under the lock: nobody changes the record any more.
     const std::optional<state::Record> locked = host_.records.FindOwn(id);
     if (locked && (collection_.valid || IsStale(host_, *locked))) {
-      TakeBack(id, Describe(*locked), [&] { return RemoveAll(host_, *locked); });
+      AddRemoval(id, Describe(*locked), [&] { return RemoveAll(host_, *locked); });
     } else if (!locked) {
       TakeBackVoidRecord(id);
     }
@@ -207,7 +207,7 @@ class Collector {
   }
 
   template <typename Removal>
-  void TakeBack(const AttachmentId& id, std::string text, Removal remove) {
+  void AddRemoval(const AttachmentId& id, std::string text, Removal remove) {
     report_.mismatches.Add({Mismatch::Area::kLeftOver, id.container_id, std::move(text)}, [&] {
       if (const std::vector<std::string> failures = remove(); !failures.empty()) {
         throw Error(Code::kIncomplete, cni::ErrorList::Join(failures));
@@ -242,7 +242,7 @@ class Collector {
                directory,
                id.container_id);
     if (collection_.valid || (is_for_operator && HasNothingElse(id))) {
-      TakeBack(id, std::move(text), [&] {
+      AddRemoval(id, std::move(text), [&] {
         return RemoveUnrecorded(
             host_,
             {.id = id, .data_dir = directory.data_dir, .leases = std::vector{lease.address}},
@@ -250,7 +250,7 @@ class Collector {
       });
     } else if (auto store = StoreIn(directory);
                store && (is_anothers || WasWrittenBeforeBoot(*store, lease.address))) {
-      TakeBack(id, std::move(text), [&] {
+      AddRemoval(id, std::move(text), [&] {
         store->Release(lease.address, lease.owner);
         return std::vector<std::string>();
       });

@@ -35,7 +35,7 @@ bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
   return takeover::HasReferenceRules(id, dumps);
 }
 
-cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
+cni::Parts RemovedParts(const state::Record& record, const state::Record& rest) {
   cni::Parts removed;
   for (const auto& [part, phase] : record.parts) {
     if (record.Has(part) && !rest.IsLive(part)) {
@@ -47,7 +47,9 @@ cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
 
 // Returns the elements of `id` in the kernel, and the elements without an owner, because `id` may
 // share them. Returns none if no element belongs to `id`.
-std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id, Dumps& dumps) {
+std::vector<nft::Element> OwnAndSharedElements(state::Host& host,
+                                               const AttachmentId& id,
+                                               Dumps& dumps) {
   if (!dumps.elements) {
     dumps.elements = firewall::AllElements(host.nft);
   }
@@ -68,7 +70,7 @@ std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id, 
 std::vector<std::string> Remove(state::Host& host,
                                 const state::Record& record,
                                 const state::Record& rest) {
-  const cni::Parts removed = PartsBut(record, rest);
+  const cni::Parts removed = RemovedParts(record, rest);
   cni::ErrorList failures;
   const auto release = [&] { failures.Try("the leases", [&] { ReleaseAddresses(record); }); };
   const bool is_delegated = record.ipam.delegated.has_value();
@@ -164,7 +166,8 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
   }
   // Link, rules, leases, record: the order of Remove(), for the same reasons.
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
-  failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id, dumps), &id); });
+  failures.Try("the rules",
+               [&] { rules::RemoveElements(host, OwnAndSharedElements(host, id, dumps), &id); });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = unrecorded.addresses;
     Append(all, leases);

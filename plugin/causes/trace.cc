@@ -103,7 +103,7 @@ class Followed {
   }
 
   [[nodiscard]] bool HasBegun() const { return client_port_ != 0; }
-  [[nodiscard]] bool IsOver() const {
+  [[nodiscard]] bool IsComplete() const {
     return IsDropped() || is_confirmed_ || (answer_.HasPassed() && (is_refused_ || !IsTcp()));
   }
 
@@ -189,7 +189,7 @@ Traced TraceClient(state::Host& host, const Connection& connection, Deadline dea
   probe::Observer observer = probe::Observer::Start(
       host.netns, {.flow = {.token = number}, .others = RulesFor(connection)});
   Followed followed(connection);
-  while (!followed.IsOver() && AwaitEvents(observer, deadline)) {
+  while (!followed.IsComplete() && AwaitEvents(observer, deadline)) {
     const bool had_begun = followed.HasBegun();
     std::vector<Sighting> sightings;
     observer.Take(sightings);

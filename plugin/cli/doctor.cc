@@ -41,11 +41,11 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
     if (is_quiet && result.verdict == Verdict::kOk) {
       continue;
     }
-    if (!result.said_by.empty()) {
-      text += result.said_by == result.check ? ""
-                                             : Format("-     {}not tried, see {}\n",
-                                                      Padded(result.check, kIdWidth),
-                                                      result.said_by);
+    if (!result.shown_by.empty()) {
+      text += result.shown_by == result.check ? ""
+                                              : Format("-     {}not tried, see {}\n",
+                                                       Padded(result.check, kIdWidth),
+                                                       result.shown_by);
       continue;
     }
     const auto index = static_cast<std::size_t>(result.verdict);
@@ -88,7 +88,7 @@ int RunDoctor(const Arguments& arguments) {
   } else {
     std::vector<CheckResult> shown;
     std::ranges::copy_if(
-        all, std::back_inserter(shown), &std::string_view::empty, &CheckResult::said_by);
+        all, std::back_inserter(shown), &std::string_view::empty, &CheckResult::shown_by);
     Print(Format("{}{}, {}, {} ok\n",
                  Folded(TextOf(all, arguments.Has("quiet")), kWordWidth + 2 + kIdWidth),
                  Counted(Count(shown, Verdict::kFail), "failure"),
@@ -221,10 +221,10 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   }
 }
 
-void Examination::NoteWhatIsSaid() {
+void Examination::FindSharedCauses() {
   for (CheckResult& result : results) {
     const std::string& cause = result.cause;
-    const auto says_it = [&](const CheckResult& other) {
+    const auto shows_it = [&](const CheckResult& other) {
       if (other.verdict < result.verdict) {
         return false;
       }
@@ -235,8 +235,8 @@ void Examination::NoteWhatIsSaid() {
       }
       return other.cause == cause && (other.verdict > result.verdict || &other < &result);
     };
-    const auto sayer = cause.empty() ? results.end() : std::ranges::find_if(results, says_it);
-    result.said_by = sayer != results.end() ? sayer->check : "";
+    const auto found = cause.empty() ? results.end() : std::ranges::find_if(results, shows_it);
+    result.shown_by = found != results.end() ? found->check : "";
   }
 }
 
@@ -296,7 +296,7 @@ std::vector<CheckResult> RunChecks(state::Host& host,
   for (const Check& check : checks) {
     node.Run(check);
   }
-  node.NoteWhatIsSaid();
+  node.FindSharedCauses();
   return std::move(node.results);
 }
 

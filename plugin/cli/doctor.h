@@ -35,7 +35,7 @@ struct CheckResult {
   std::vector<std::string> all = {};  // all lines, if there are several; `what` is the first
   std::string cause = {};             // the error that prevented the check; empty if it could run
   // The check in whose result people see the cause, if it is not this result; otherwise empty.
-  std::string_view said_by = {};
+  std::string_view shown_by = {};
 };
 
 // The cost of a check. A dear check queries every attachment, reads large files, or starts another
@@ -97,10 +97,10 @@ class Examination {
   [[nodiscard]] bool HasFix(const Fix& fix) const;
   // Adds what a reconcile would repair in these areas, and what it cannot repair or examine.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
-  // Finds results with the same cause, and sets `said_by`, so that people see the cause only once:
+  // Finds results with the same cause, and sets `shown_by`, so that people see the cause only once:
   // in the result of the check that found the cause itself, or else in the first of the worst
   // results.
-  void NoteWhatIsSaid();
+  void FindSharedCauses();
 
   // Each function reads its data once, when a check first needs the data. If the data cannot be
   // read, only the checks that need it are affected.

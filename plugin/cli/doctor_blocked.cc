@@ -19,11 +19,11 @@ using causes::Causes;
 
 // Finds what blocks connections from anywhere to published ports, as far as this can be seen
 // without sending packets. Examines only once the things that several ports share.
-class BlockedLook {
+class BlockedPorts {
  public:
-  explicit BlockedLook(state::Host& host) : facts_(host) {}
+  explicit BlockedPorts(state::Host& host) : facts_(host) {}
 
-  Causes Of(const state::Record& record) {
+  Causes FindCauses(const state::Record& record) {
     Causes found;
     std::set<Ip> addresses;
     for (const portmap::DnatEntry& port : record.rules.ports) {
@@ -58,10 +58,10 @@ class BlockedLook {
 
 // Returns the causes that do not end by themselves, and that no earlier check has reported.
 Causes FindBlocked(Examination& node) {
-  BlockedLook look(node.host);
+  BlockedPorts blocked(node.host);
   Causes found;
   for (const Attachment* const attachment : node.publishing) {
-    for (Cause& cause : look.Of(*attachment->record)) {
+    for (Cause& cause : blocked.FindCauses(*attachment->record)) {
       if (!cause.is_passing && !node.HasFix(cause.fix) && !Contains(found, cause)) {
         found.push_back(std::move(cause));
       }

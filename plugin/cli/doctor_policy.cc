@@ -48,7 +48,7 @@ bool HasFiles() {
 }
 
 void CheckInForce(Examination& node) {
-  if (const std::optional<Error> unread = rules::FindUnreadPolicies(node.host)) {
+  if (const std::optional<Error> unread = rules::FindPolicyReadError(node.host)) {
     if (::geteuid() != 0) {
       throw Error(*unread);
     }
@@ -77,7 +77,7 @@ void CheckInForce(Examination& node) {
   const policy::Program& program = node.host.policy.Program();
   const std::optional<state::Checkpoint> checkpoint = node.host.checkpoint.Find();
   if (!node.running.empty() && (!checkpoint || checkpoint->policy_revision != program.Revision() ||
-                                rules::AreInKernel(node.host) == program.empty())) {
+                                rules::KernelHasPolicies(node.host) == program.empty())) {
     node.Fail("the kernel does not judge by the policies that were applied last",
               "nomad-bridge reconcile");
   }

@@ -42,13 +42,13 @@ struct Applied {
   std::size_t policies = 0;
   bool are_all_audited = false;  // true only if there are policies
   const policy::Program& program;
-  attachment::ReachChanges reach = {};
+  attachment::ApplyReport report = {};
   std::optional<std::size_t> cut = {};  // ended connections; nullopt without -cut
 };
 
 // Returns the last cells of a row: the policies that apply before and after.
 std::vector<Cell> ReachCells(const Applied& applied, const cni::Workload& workload) {
-  const Reach before = ReachOf(applied.reach.former, workload);
+  const Reach before = ReachOf(applied.report.former, workload);
   const Reach after = ReachOf(applied.program, workload);
   return {Changed(before.in, after.in), Changed(before.out, after.out)};
 }
@@ -61,7 +61,7 @@ std::vector<Cell> WorkloadCells(const cni::Workload& workload) {
 // the same policies.
 std::string GroupTable(const Applied& applied) {
   std::map<cni::Workload, std::size_t> counts;
-  for (const state::Record& record : applied.reach.changed) {
+  for (const state::Record& record : applied.report.changed) {
     cni::Workload workload = record.Workload();
     workload.job = cni::ParentJob(workload.job);
     ++counts[workload];
@@ -82,7 +82,7 @@ std::string AllocationTable(const Applied& applied) {
   Table table({"ALLOC", "NS", "JOB", "GROUP", "REACHED BY", "REACHES BY"},
               {"NS", "GROUP", "REACHED BY", "REACHES BY"},
               "JOB");
-  for (const state::Record& record : applied.reach.changed) {
+  for (const state::Record& record : applied.report.changed) {
     std::vector<Cell> row = {ShortId(AllocationOf(record))};
     Append(row, WorkloadCells(record.Workload()));
     Append(row, ReachCells(applied, record.Workload()));
@@ -104,12 +104,12 @@ Json Document(const Applied& applied) {
             {"namespace", workload.nomad_namespace},
             {"job", workload.job},
             {"group", workload.group},
-            {"before", ReachJson(ReachOf(applied.reach.former, workload))},
+            {"before", ReachJson(ReachOf(applied.report.former, workload))},
             {"after", ReachJson(ReachOf(applied.program, workload))}};
   };
   return {{"dryRun", applied.is_dry},
           {"policies", applied.policies},
-          {"changed", ArrayOf(applied.reach.changed, change_json)},
+          {"changed", ArrayOf(applied.report.changed, change_json)},
           {"cut", applied.cut.value_or(0)}};
 }
 
@@ -119,7 +119,7 @@ std::string Summary(const Applied& applied) {
                 Counted(applied.policies, "policy"),
                 applied.is_dry ? "read" : "in force",
                 applied.are_all_audited ? ", all in audit mode: nothing is closed" : "",
-                Counted(applied.reach.changed.size(), "attachment"),
+                Counted(applied.report.changed.size(), "attachment"),
                 applied.is_dry ? "would change" : "has changed",
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
 }
@@ -128,7 +128,7 @@ std::string Summary(const Applied& applied) {
 // remove all policies, which can hardly be intended.
 void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
   const std::optional<Error> unread =
-      FindStatus(directory) ? std::nullopt : rules::FindUnreadPolicies(host);
+      FindStatus(directory) ? std::nullopt : rules::FindPolicyReadError(host);
   if (unread) {
     throw Error(unread->code(),
                 Format("'{}' does not exist, and the policies in force cannot be read: nothing is "
@@ -141,11 +141,11 @@ void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
 }
 
 void PrintApplied(const Applied& applied, bool is_verbose) {
-  if (!applied.reach.changed.empty()) {
+  if (!applied.report.changed.empty()) {
     Print(is_verbose ? AllocationTable(applied) : GroupTable(applied));
   }
   WriteBestEffort(STDERR_FILENO, Summary(applied));
-  RemarkOnUnseen(applied.reach.unseen);
+  RemarkOnUnseen(applied.report.unseen);
 }
 
 void RemarkOnNone(const policy::Policies& policies, const std::string& directory) {
@@ -188,7 +188,7 @@ int RunApply(const Arguments& arguments) {
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
   RemarkOnNone(policies, directory);
   if (!has_none) {
-    applied.reach = attachment::ApplyPolicies(
+    applied.report = attachment::ApplyPolicies(
         host, program, policies.are_named ? directory : std::string(), ModeOf(arguments));
     applied.cut = applied.is_dry ? std::nullopt : Cut(host, arguments.Has("cut"));
   }

@@ -193,7 +193,7 @@ int RunShow(const Arguments& arguments) {
   CheckArguments(arguments);
   state::Host host = state::Host::Open();
   if (arguments.Has("graph")) {
-    rules::RequireReadPolicies(host);
+    rules::RequireReadablePolicies(host);
     Print(PolicyGraph(host, arguments.Has("jobs") ? GraphOf::kJobs : GraphOf::kNamespaces));
     return kYes;
   }

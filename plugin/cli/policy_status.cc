@@ -92,7 +92,7 @@ int RunStatus(const Arguments& arguments) {
     throw UsageError("-watch is for -flows, and not for -json");
   }
   state::Host host = state::Host::Open();
-  rules::RequireReadPolicies(host);
+  rules::RequireReadablePolicies(host);
   if (!host.policy.AreApplied() && !arguments.Has("json")) {
     LogLine("{}",
             "no policies were applied since the node booted (a directory without files is none): "

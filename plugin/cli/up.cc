@@ -22,7 +22,7 @@ namespace {
 state::Record IntentOfNetwork(state::Host& host,
                               const cni::PluginConfig& plugin,
                               const config::Config& asked) {
-  const config::Config config = rules::WithPossibleChecks(asked, host);
+  const config::Config config = rules::WithoutUnsupportedDefaults(asked, host);
   state::Record record = state::IntentOf(plugin.request, cni::TypeOf(plugin.type), config, {});
   for (const ipam::RangeSet& set : config.ipam.ranges) {
     const ipam::Range& range = set.front();

@@ -207,7 +207,7 @@ std::optional<bool> JsonView::FindBool(std::string_view key) const {
   return member ? std::optional(member.Bool()) : std::nullopt;
 }
 
-std::vector<JsonView> JsonView::ElementsOf(std::string_view key) const {
+std::vector<JsonView> JsonView::FindArray(std::string_view key) const {
   const JsonView member = Find(key);
   return member ? member.Elements() : std::vector<JsonView>();
 }

@@ -106,12 +106,12 @@ class JsonView {
     return value ? *value : throw Find(key).Wrong(allowed);
   }
   // Returns the elements of an array; none if the array is missing.
-  [[nodiscard]] std::vector<JsonView> ElementsOf(std::string_view key) const;
+  [[nodiscard]] std::vector<JsonView> FindArray(std::string_view key) const;
   // Returns the result of `parse` for each element of an array.
   template <typename Parse>
   [[nodiscard]] auto FindEach(std::string_view key, Parse parse) const {
     std::vector<std::invoke_result_t<Parse, const JsonView&>> parsed;
-    for (const JsonView& element : ElementsOf(key)) {
+    for (const JsonView& element : FindArray(key)) {
       parsed.push_back(std::invoke(parse, element));
     }
     return parsed;

@@ -224,7 +224,7 @@ std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& reques
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
     if (config.Has(key)) {
-      return ParseAttachments(request.id.network, config.ElementsOf(key));
+      return ParseAttachments(request.id.network, config.FindArray(key));
     }
   }
   return std::nullopt;

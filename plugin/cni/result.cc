@@ -59,7 +59,7 @@ std::optional<int> FindIndex(const JsonView& ip, std::size_t interfaces) {
 void ParseInterfaces(const JsonView& object, Result& result) {
   result.interfaces = object.FindEach("interfaces", ParseInterface);
   auto ip = result.ips.begin();
-  for (const JsonView& element : object.ElementsOf("ips")) {
+  for (const JsonView& element : object.FindArray("ips")) {
     (ip++)->interface = FindIndex(element, result.interfaces.size());
   }
 }

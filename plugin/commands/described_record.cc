@@ -206,7 +206,7 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
   if (!link::FindHostVeth(session.host.net, request.id, link::Recorded::kNo)) {
     return std::nullopt;
   }
-  session.config = rules::WithPossibleChecks(std::move(session.config), session.host);
+  session.config = rules::WithoutUnsupportedDefaults(std::move(session.config), session.host);
   const config::Config& config = session.config;
   const std::vector<Cidr> addresses = link::AddressesIn(*config.prev_result, request);
   cni::Result result = *config.prev_result;

@@ -41,7 +41,7 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
   link::Container container = link::OpenContainer(request, host.netns);
   if (is_add) {
-    config = rules::WithPossibleChecks(std::move(config), host);
+    config = rules::WithoutUnsupportedDefaults(std::move(config), host);
     rules::RequirePolicies(config.rules, type, host);
   }
   FileLock own = host.records.Lock(request.id);
@@ -110,7 +110,7 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   try {
     found = attachment::Reconcile(session.host, scope, session.mode()).mismatches;
   } catch (const Error& error) {
-    if (!rules::FindUnreadPolicies(session.host)) {
+    if (!rules::FindPolicyReadError(session.host)) {
       throw;
     }
     // No rule can be repaired without the policies, and a failed CHECK would end the allocation.

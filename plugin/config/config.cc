@@ -21,7 +21,7 @@ namespace {
 cni::Labels ParseLabels(const Sources& sources) {
   constexpr std::string_view kShape = "an object with the strings 'key' and 'value'";
   cni::Labels labels = sources.args.labels;
-  for (const JsonView& label : sources.cni.ElementsOf("labels")) {
+  for (const JsonView& label : sources.cni.FindArray("labels")) {
     labels.push_back(
         {label.Require("key", kShape).String(), label.Require("value", kShape).String()});
   }

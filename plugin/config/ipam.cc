@@ -47,7 +47,7 @@ void AppendOldStyle(SpecSets& sets, const JsonView& ipam, const std::string& sub
     sets.push_back({ParseRange(ipam)});
     return;
   }
-  const bool is_alone = sets.empty() && ipam.ElementsOf("ranges").empty();
+  const bool is_alone = sets.empty() && ipam.FindArray("ranges").empty();
   // The reference plugin silently ignores these keys, and assigns other addresses than intended.
   for (const char* const key : {"rangeStart", "rangeEnd", "gateway"}) {
     if (ipam.FindAddress(key) && !(is_alone && !subnet.empty())) {
@@ -84,9 +84,9 @@ void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::stri
 // Reads ranges in the reference plugin's order: the runtime's, the old style's, then 'ipam.ranges'.
 std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defaults& defaults) {
   SpecSets sets;
-  AppendSets(sets, sources.runtime.ElementsOf("ipRanges"));
+  AppendSets(sets, sources.runtime.FindArray("ipRanges"));
   AppendOldStyle(sets, sources.ipam, defaults.subnet);
-  AppendSets(sets, sources.ipam.ElementsOf("ranges"));
+  AppendSets(sets, sources.ipam.FindArray("ranges"));
   if (sets.empty()) {
     AppendDefault(sets, sources.ipam, defaults.subnet);
   }

@@ -143,7 +143,7 @@ void ParseVlans(const JsonView& config, LinkConfig& link) {
   const auto id = config.FindInteger<std::uint16_t>("vlan", kLastVlan).value_or(0);
   PortVlans vlans{.untagged = id != 0 ? id : kDefaultVlan,
                   .keep_default = config.FindBool("preserveDefaultVlan").value_or(false)};
-  for (const JsonView& element : config.ElementsOf("vlanTrunk")) {
+  for (const JsonView& element : config.FindArray("vlanTrunk")) {
     ParseTrunk(element, vlans.tagged);
   }
   link.gateway_ifname =

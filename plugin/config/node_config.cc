@@ -38,7 +38,7 @@ void NameUnknownKeys(const policy::Node& root, NodeConfig& node) {
 }
 
 void ReadIgnored(const policy::Node& root, NodeConfig& node) try {
-  for (const policy::Node& check : root.ElementsOf(kIgnore)) {
+  for (const policy::Node& check : root.FindArray(kIgnore)) {
     node.ignore.push_back(check.String("the id of a check of doctor"));
   }
 } catch (const Error& error) {  // no ADD needs this key, so none fails

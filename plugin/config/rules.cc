@@ -57,7 +57,7 @@ void CheckBackend(const JsonView& config, std::string_view key, bool may_be_fire
 // admin chain can do the same.
 void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
-    if (!config.ElementsOf(key).empty()) {
+    if (!config.FindArray(key).empty()) {
       throw Unsupported(config.Find(key),
                         admin_chain.empty()
                             ? "use the firewall plugin's admin chain, its 'iptablesAdminChainName'"

@@ -48,7 +48,7 @@ void KeepAdvertisements(state::Host& host) {
 
 // Logs that the node now routes between its uplinks, which an administrator may not expect from a
 // setting made for allocations.
-void NameRouting(state::Host& host) {
+void LogRoutedUplinks(state::Host& host) {
   const std::vector<std::string> uplinks = RoutedUplinks(host, host.net.Links());
   if (uplinks.size() > 1) {
     LogLine("{} is on now: this node also routes between '{}' and '{}', unless a firewall drops it",
@@ -97,7 +97,7 @@ void CheckForwarding(state::Host& host,
       }
       netlink::EnsureSysctl(setting, "1");
       if (setting == ForwardingOf(Family::kIpv4)) {
-        NameRouting(host);
+        LogRoutedUplinks(host);
       }
     });
   }

@@ -185,7 +185,7 @@ const std::vector<Node>& Node::Keys() const {
   return kind == Kind::kObject ? keys : throw Wrong("an object");
 }
 
-const std::vector<Node>& Node::ElementsOf(std::string_view name, std::string_view some) const {
+const std::vector<Node>& Node::FindArray(std::string_view name, std::string_view some) const {
   static const std::vector<Node> kNone;
   const Node* const list = Find(name);
   if (list != nullptr && list->kind != Kind::kArray) {

@@ -89,7 +89,7 @@ class Parser {
         throw key.Wrong(Cat(kAllowedNames, "; none of same-namespace, outside, node and any"));
       }
       RequireNew(lists_, key);
-      AddList(key, addresses.ElementsOf(key.text));
+      AddList(key, addresses.FindArray(key.text));
     }
   }
 
@@ -176,10 +176,10 @@ class Parser {
     }
     policy.only = only != nullptr && only->Bool();
     policy.is_closed = allow != nullptr;
-    for (const Node& entry : node.ElementsOf("allow")) {
+    for (const Node& entry : node.FindArray("allow")) {
       policy.allow.push_back(ParseEntry(entry, policy.direction));
     }
-    for (const Node& entry : node.ElementsOf("deny", "entry")) {
+    for (const Node& entry : node.FindArray("deny", "entry")) {
       policy.deny.push_back(ParseEntry(entry, policy.direction));
     }
   }
@@ -189,13 +189,13 @@ class Parser {
     node.RequireKeys({other_end, "ports"});
     Entry entry;
     static_cast<void>(node.Require(other_end));
-    for (const Node& peer : node.ElementsOf(other_end, "peer")) {
+    for (const Node& peer : node.FindArray(other_end, "peer")) {
       entry.peers.push_back(ParsePeer(peer));
       if (direction == Direction::kTo && entry.peers.back().kind == Peer::Kind::kNode) {
         Remark(peer, "the node always reaches allocations: 'node' changes nothing");
       }
     }
-    for (const Node& ports : node.ElementsOf("ports", "of 'tcp/8080', 'udp', 'icmp'")) {
+    for (const Node& ports : node.FindArray("ports", "of 'tcp/8080', 'udp', 'icmp'")) {
       entry.ports.push_back(ParsePorts(ports));
     }
     return entry;
@@ -249,7 +249,7 @@ Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::
   bool are_named = false;
   for (const Node& file : files) {
     are_named = are_named || file.Find("policies") != nullptr;
-    for (const Node& policy : file.ElementsOf("policies")) {
+    for (const Node& policy : file.FindArray("policies")) {
       parser.AddPolicy(policy);
     }
   }

@@ -6,7 +6,7 @@
 
 namespace nomad_bridge::rules {
 
-config::Config WithPossibleChecks(config::Config config, state::Host& host) {
+config::Config WithoutUnsupportedDefaults(config::Config config, state::Host& host) {
   const bool is_isolated = config.rules.ingress == firewall::Ingress::kIsolated;
   if ((!config.link.port.source_check && !is_isolated) || firewall::HasBridgeFamily(host.nft)) {
     return config;

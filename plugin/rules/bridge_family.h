@@ -11,6 +11,6 @@
 namespace nomad_bridge::rules {
 
 // Returns `config` without the defaults that this kernel cannot provide. Names these on stderr.
-[[nodiscard]] config::Config WithPossibleChecks(config::Config config, state::Host& host);
+[[nodiscard]] config::Config WithoutUnsupportedDefaults(config::Config config, state::Host& host);
 
 }  // namespace nomad_bridge::rules

@@ -98,7 +98,7 @@ std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record
 
 // Attachments of our bridges with the same key have the same mismatches.
 std::string KeyOf(state::Host& host, const state::Record& record) {
-  return Cat(record.link.bridge, ' ', KindOf(JudgementOf(record, host.policy.Program())));
+  return Cat(record.link.bridge, ' ', KindNameOf(JudgementOf(record, host.policy.Program())));
 }
 
 }  // namespace

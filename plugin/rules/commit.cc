@@ -43,7 +43,7 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
   return earlier;
 }
 
-std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
+std::vector<nft::Element> RemovedElements(const state::Record& record, const state::Record& rest) {
   std::vector<nft::Element> elements = ElementsOf(record);
   const std::vector<nft::Element> kept = ElementsOf(rest.OnlyLive());
   std::erase_if(elements, [&](const nft::Element& element) { return Contains(kept, element); });
@@ -59,7 +59,7 @@ std::vector<nft::Element> ElementsNeededBy(state::Host& host, const state::Recor
   if (rest.parts == other.parts) {
     return ElementsOf(other);
   }
-  std::vector<nft::Element> leaving = ElementsBut(other, rest.Finished());
+  std::vector<nft::Element> leaving = RemovedElements(other, rest.Finished());
   std::erase_if(leaving, [](const nft::Element& element) { return element.comment.empty(); });
   const bool is_in_force =
       Contains(firewall::FindPresences(host.nft, leaving), firewall::Presence::kSame);
@@ -171,7 +171,7 @@ class Transaction {
   void ConvergeAgain() {
     Mismatches repaired(Mode::kRepair);  // dropped: only CHECK and reconcile name what they repair
     checkpoint_ = Converge(host_, {.added = &record_}, repaired).checkpoint;
-    const std::string kind = KindOf(record_.rules.policy);
+    const std::string kind = KindNameOf(record_.rules.policy);
     const bool is_new = !kind.empty() && !checkpoint_.policy_kinds.contains(kind);
     change_.make =
         is_new ? TableOfKind(host_.policy.Program(), record_.Workload()) : nft::Table{.id = {}};
@@ -263,7 +263,7 @@ Committed Commit(state::Host& host, const state::Record& record) {
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {
   // Takes the elements from the record, not from a dump of the sets, so the work does not grow with
   // the number of attachments.
-  std::vector<nft::Element> elements = ElementsBut(record, rest);
+  std::vector<nft::Element> elements = RemovedElements(record, rest);
   if (elements.empty()) {
     return;
   }

@@ -153,7 +153,7 @@ class Convergence {
   void CompareEverything() {
     // If the file of the policies is damaged or lost, the kernel may still have them. Tables made
     // without these policies would let in what they refuse, so this throws and changes nothing.
-    RequireReadPolicies(host_);
+    RequireReadablePolicies(host_);
     hooks_ = HooksOf(*desired_, mark_bit_);
     if (scope_.added != nullptr) {
       AddHook(scope_.added->rules.forward_hook, hooks_);
@@ -249,7 +249,7 @@ void MakeChainsAhead(state::Host& host,
                      const policy::Program& program,
                      const std::vector<state::Record>& judged) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  if (!checkpoint || program.empty() || !AreInKernel(host)) {
+  if (!checkpoint || program.empty() || !KernelHasPolicies(host)) {
     return;  // nothing was refused before
   }
   Kinds kinds;

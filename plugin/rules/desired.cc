@@ -35,16 +35,16 @@ void DesiredState::Add(state::Record record, bool is_alive) {
   const std::string owner = state::HostVethName(record.id);
   // A stale attachment keeps its elements until Collect() removes it. Without its lock, nobody can
   // tell it from an attachment that is just being added.
-  Explained& explained = recorded_[owner];
-  explained.all = !is_alive;
+  MayRemain& may_remain = recorded_[owner];
+  may_remain.all = !is_alive;
   for (const auto& [part, phase] : record.parts) {
     if (record.Has(part) && phase != state::Phase::kLive) {
-      explained.parts.insert(part);
+      may_remain.parts.insert(part);
     }
   }
   std::vector<nft::Element> elements = ElementsOf(record);
   NoteShared(elements);
-  const bool is_settled = !explained.all && explained.parts.empty();
+  const bool is_settled = !may_remain.all && may_remain.parts.empty();
   if (is_alive) {
     for (const Cidr& cidr : record.ipam.addresses) {
       address_owners_.try_emplace(cidr.address, owner);
@@ -86,7 +86,7 @@ bool DesiredState::IsShared(const nft::Element& element) const {
     return true;
   }
   std::set<std::string> recorded;
-  for (const auto& [owner, explained] : recorded_) {
+  for (const auto& [owner, may_remain] : recorded_) {
     recorded.insert(owner);
   }
   return link::HasUnrecordedPort(host_.net, *ifname, recorded) || LeadsToUnrecorded(*ifname);
@@ -124,9 +124,9 @@ bool DesiredState::MayStay(const nft::Element& element) const {
     return !IsAnothersAddress(element) &&
            (kept_owners_.contains(owner) || host_.net.FindLink(owner) || IsOfAContainer(element));
   }
-  const Explained& explained = recorded->second;
-  return explained.all || std::ranges::any_of(PartsOf(element), [&](cni::Part part) {
-           return explained.parts.contains(part);
+  const MayRemain& may_remain = recorded->second;
+  return may_remain.all || std::ranges::any_of(PartsOf(element), [&](cni::Part part) {
+           return may_remain.parts.contains(part);
          });
 }
 

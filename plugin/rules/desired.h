@@ -40,7 +40,7 @@ class DesiredState {
 
  private:
   // Which elements of an attachment with a record may stay although they are not desired.
-  struct Explained {
+  struct MayRemain {
     bool all = false;
     cni::Parts parts;  // elements of these parts may stay
   };
@@ -56,7 +56,7 @@ class DesiredState {
   state::Host& host_;
   std::set<std::string> kept_owners_;
   std::vector<state::Record> live_;
-  std::map<std::string, Explained> recorded_;  // by owner: every attachment with a record
+  std::map<std::string, MayRemain> recorded_;  // by owner: every attachment with a record
   firewall::DesiredElements elements_;
   std::vector<nft::Element> shared_;          // the shared elements of all records, each once
   std::map<Ip, std::string> address_owners_;  // of live attachments

@@ -34,16 +34,16 @@ std::string SetAskedBy(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
-// How a packet is judged: as it is, or as the answer to a packet of its receiver.
-enum class ReadAs { kBegin, kAnswer };
+// Which packets a chain judges. An answer is a packet to the sender of a request.
+enum class Packet { kRequest, kAnswer };
 
 // Turns one step of a chain into nf_tables rules: one rule, or one per family if it names
 // addresses. The families differ in their sets, and in the number of ICMP.
 class StepRules {
  public:
-  StepRules(const policy::Step& step, bool is_in, ReadAs read_as)
+  StepRules(const policy::Step& step, bool is_in, Packet packet)
       : step_(step),
-        is_answer_(read_as == ReadAs::kAnswer),
+        is_answer_(packet == Packet::kAnswer),
         is_about_source_(is_in != is_answer_),
         may_be_to_node_(!is_in && !is_answer_) {}
 
@@ -130,11 +130,11 @@ class StepRules {
 // Returns the chain with its rules. In the chain for packets to an allocation, the peer of a step
 // is the packet's source; in the chain for packets from an allocation, its destination. For answers
 // it is the other way round.
-nft::Chain ChainFor(const policy::Chain& chain, ReadAs read_as) {
-  nft::Chain made = {.name = read_as == ReadAs::kAnswer ? AnswersOf(chain.name) : chain.name};
+nft::Chain ChainFor(const policy::Chain& chain, Packet packet) {
+  nft::Chain made = {.name = packet == Packet::kAnswer ? AnswersOf(chain.name) : chain.name};
   const bool is_in = chain.name.starts_with(Cat(kPolicyIn, '-'));
   for (const policy::Step& step : chain.steps) {
-    Append(made.rules, StepRules(step, is_in, read_as).All());
+    Append(made.rules, StepRules(step, is_in, packet).All());
   }
   return made;
 }
@@ -166,8 +166,8 @@ void AddKinds(const policy::Program& program,
     }
   }
   for (const auto& chain : chains) {
-    for (const ReadAs read_as : {ReadAs::kBegin, ReadAs::kAnswer}) {
-      table.chains.push_back(ChainFor(*chain.second, read_as));
+    for (const Packet packet : {Packet::kRequest, Packet::kAnswer}) {
+      table.chains.push_back(ChainFor(*chain.second, packet));
     }
   }
   for (const std::string& name : selected) {
@@ -181,11 +181,11 @@ std::string AnswersOf(const std::string& chain) {
   return Cat(chain, "-answers");
 }
 
-bool AreInKernel(state::Host& host) {
+bool KernelHasPolicies(state::Host& host) {
   return host.nft.FindChain(firewall::TableId(), kJudge).has_value();
 }
 
-std::optional<Error> FindUnreadPolicies(state::Host& host) {
+std::optional<Error> FindPolicyReadError(state::Host& host) {
   try {
     if (host.policy.IsThere()) {
       return std::nullopt;
@@ -194,12 +194,12 @@ std::optional<Error> FindUnreadPolicies(state::Host& host) {
     return error;
   }
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  const bool are_lost = (checkpoint && !checkpoint->policy_revision.empty()) || AreInKernel(host);
+  const bool are_lost = (checkpoint && !checkpoint->policy_revision.empty()) || KernelHasPolicies(host);
   return are_lost ? std::optional(state::PolicyFile::Damaged("the file is gone")) : std::nullopt;
 }
 
-void RequireReadPolicies(state::Host& host) {
-  if (std::optional<Error> unread = FindUnreadPolicies(host)) {
+void RequireReadablePolicies(state::Host& host) {
+  if (std::optional<Error> unread = FindPolicyReadError(host)) {
     throw *std::move(unread);
   }
 }
@@ -236,7 +236,7 @@ void RequirePolicies(const config::RulesConfig& rules,
 
 // The name comes from what policies give an attachment, not from its labels. So jobs that policies
 // treat alike share chains.
-std::string KindOf(const policy::Judgement& judgement) {
+std::string KindNameOf(const policy::Judgement& judgement) {
   if (judgement == policy::Judgement()) {
     return {};
   }
@@ -246,7 +246,7 @@ std::string KindOf(const policy::Judgement& judgement) {
 }
 
 void AddKind(const state::Record& record, Kinds& kinds) {
-  if (std::string kind = KindOf(record.rules.policy); !kind.empty()) {
+  if (std::string kind = KindNameOf(record.rules.policy); !kind.empty()) {
     kinds.try_emplace(std::move(kind), record.Workload());
   }
 }

@@ -30,11 +30,11 @@ namespace nomad_bridge::rules {
 // Returns why the policies in force cannot be read; nullopt if they can, or if there are none. Also
 // returns an error if the file is gone, but the checkpoint or the kernel still has policies: nobody
 // may let in what they refuse. Asks the kernel only if there is no file.
-[[nodiscard]] std::optional<Error> FindUnreadPolicies(state::Host& host);
-// Throws what FindUnreadPolicies() returns.
-void RequireReadPolicies(state::Host& host);
+[[nodiscard]] std::optional<Error> FindPolicyReadError(state::Host& host);
+// Throws what FindPolicyReadError() returns.
+void RequireReadablePolicies(state::Host& host);
 // Returns whether the kernel has policies in force.
-[[nodiscard]] bool AreInKernel(state::Host& host);
+[[nodiscard]] bool KernelHasPolicies(state::Host& host);
 
 // Returns the chains and sets that `program` has for `record`; none if our rules do not forward for
 // it.
@@ -52,7 +52,7 @@ void RequirePolicies(const config::RulesConfig& rules,
 // One workload of each kind, by the kind's name.
 using Kinds = std::map<std::string, cni::Workload>;
 // Returns the name of the kind; empty if no policy applies.
-[[nodiscard]] std::string KindOf(const policy::Judgement& judgement);
+[[nodiscard]] std::string KindNameOf(const policy::Judgement& judgement);
 // Adds the kind of `record`, which has been judged.
 void AddKind(const state::Record& record, Kinds& kinds);
 

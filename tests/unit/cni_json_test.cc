@@ -100,7 +100,7 @@ TEST(JsonView, FindsKeysInAnyLetterCase) {
 
 TEST(JsonView, RefusesAKeyInTwoLetterCases) {
   const json config = Parse(R"({"ipam":[{"DataDir":"/x","dataDir":"/x","other":1,"Other":2}]})");
-  const cni::JsonView ipam = cni::JsonView(config, "").ElementsOf("ipam")[0];
+  const cni::JsonView ipam = cni::JsonView(config, "").FindArray("ipam")[0];
   EXPECT_THAT(Caught([&] { return ipam.Find("dataDir"); }),
               IsError(Code::kDecode,
                       "duplicate key 'ipam[0].dataDir'",
@@ -120,7 +120,7 @@ TEST(KeepLastOfEachKey, KeepsTheLastInByteOrderAtEveryLevel) {
 TEST(JsonView, NamesThePathInEveryError) {
   const json config = Parse(R"({"IPAM":{"ranges":[[{"subnet":5}]]}})");
   const cni::JsonView subnet =
-      cni::JsonView(config, "").Find("ipam").ElementsOf("ranges")[0].Elements()[0].Find("subnet");
+      cni::JsonView(config, "").Find("ipam").FindArray("ranges")[0].Elements()[0].Find("subnet");
   EXPECT_EQ(subnet.path(), "ipam.ranges[0][0].subnet");
   EXPECT_THAT(Caught([&] { return subnet.Subnet(); }),
               IsError(Code::kInvalidConfig,
