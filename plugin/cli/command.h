@@ -46,7 +46,7 @@ struct Flag {
   char letter = 0;  // the short form: "-n"; 0 if there is none
 };
 
-constexpr Flag kDryRunFlag{"dry-run", nullptr, "changes nothing, and says what it would", 'n'};
+constexpr Flag kDryRunFlag{"dry-run", nullptr, "changes nothing; prints what it would change", 'n'};
 constexpr Flag kJsonFlag{"json", nullptr, "one JSON document (docs/schema)"};
 
 // The words after a command's name.

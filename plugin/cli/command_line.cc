@@ -46,8 +46,8 @@ For people:
 
 constexpr std::string_view kConventions = R"(
 `nomad-bridge help COMMAND` says more. Exit codes: 0 yes, fine, done; 1 no,
-something found or failed; 2 misunderstood, or it cannot be told (no root,
-unreadable).
+something found or failed; 2 wrong arguments, or no answer (not root, a file
+cannot be read).
 )";
 
 constexpr std::array kHelpFlags = {"-help", "--help", "-h"};
@@ -241,8 +241,8 @@ int Run(std::vector<std::string> words) {
   MoveFlagsBehind(words);
   if (const std::string group = GroupOf(words); !group.empty()) {
     if (words.size() == 1 || !Contains(kHelpFlags, words[1])) {
-      throw UsageError(Format(
-          "'{}' is the first word of one of these:\n{}Try 'nomad-bridge help'", words[0], group));
+      throw UsageError(
+          Format("'{}' needs a second word:\n{}Try 'nomad-bridge help'", words[0], group));
     }
     words = {"help", words[0]};
   }

@@ -139,7 +139,7 @@ void RemarkOnList(Checked& file, const cni::JsonView& list) {
   for (const std::string& key : list.Keys()) {
     if (list.Find("plugins") && !Contains(kKeys, key)) {
       file.remarks.push_back(Format(
-          "'{}' beside 'plugins' has no effect: keys of a plugin stand in its own object", key));
+          "'{}' beside 'plugins' has no effect: a plugin's keys belong in its own object", key));
     }
   }
 }

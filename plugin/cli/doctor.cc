@@ -173,7 +173,7 @@ void Examination::Run(const Check& check) {
     check.run(*this);
   } catch (const std::exception& error) {
     results.resize(before);
-    Warn(Format("it cannot be told: {}", error.what()), Fix());
+    Warn(Format("not checked: {}", error.what()), Fix());
     results.back().cause = CauseOf(error.what());
   }
   if (results.size() == before) {
@@ -215,7 +215,7 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   AddAll(Verdict::kWarn, lines.left_over, kGcFix);
   for (const attachment::ReconcileReport::Failure& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
-      Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));
+      Fail(failure.text, Fix::Advice("correct this, then run: nomad-bridge reconcile"));
       results.back().cause = CauseOf(failure.cause);
     }
   }

@@ -61,7 +61,7 @@ void CheckForwardingToPorts(Examination& node) {
   for (const Attachment* const attachment : node.running) {
     for (const std::string& setting : rules::FindForwardingOff(node.host, *attachment->record)) {
       unreached[setting].push_back(
-          Format("{} is 0: the published ports of '{}' answer this node alone",
+          Format("{} is 0: only this node reaches the published ports of '{}'",
                  setting,
                  attachment->Allocation()));
     }
@@ -87,8 +87,9 @@ void CheckForwarding(Examination& node) {
     for (const rtnl::Link& link : node.inventory.links) {
       if (Contains(ifnames, link.name) && link.ipv4 && !link.ipv4->forwarding) {
         const std::string setting = netlink::Ipv4Setting(link.name, "forwarding");
-        node.Fail(Format("{} is 0: what comes by '{}' gets to no allocation", setting, link.name),
-                  Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
+        node.Fail(
+            Format("{} is 0: packets that arrive on '{}' reach no allocation", setting, link.name),
+            Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
       }
     }
   }
@@ -133,8 +134,8 @@ void CheckReversePath(Examination& node) {
   }
   for (const std::string& ifname : shared) {
     if (causes::IsReversePathStrict(ifname)) {
-      node.Warn(Format("rp_filter of '{}' is strict: what allocations in two networks answer is "
-                       "dropped",
+      node.Warn(Format("rp_filter of '{}' is strict: the kernel drops answers of allocations in "
+                       "two networks",
                        ifname),
                 causes::LoosenReversePath(ifname));
     }

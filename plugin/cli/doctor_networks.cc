@@ -118,8 +118,8 @@ void CheckWorldPorts(Examination& node) {
   node.AddAll(
       Verdict::kWarn,
       open,
-      Fix::Advice("if that is not meant: a host_network with a private address for the port in its "
-                  "job. Where it is, or a rule in NOMAD-ADMIN keeps the public out: "
+      Fix::Advice("to close the port: give it a host_network with a private address in its job. If "
+                  "it is meant to be open, or a rule in NOMAD-ADMIN closes it: "
                   R"({"ignore": ["ports.world"]} in )" +
                   std::string(config::kNodeConfigFile)));
 }
@@ -132,8 +132,8 @@ void CheckShadowedPorts(Examination& node) {
   }
   node.AddAll(Verdict::kWarn,
               rules::FindOwnListeners(node.host, all),
-              Fix::Advice("stop the one or move the other: only the allocation gets what comes for "
-                          "it"));
+              Fix::Advice("stop the service, or move it to another port: the allocation gets all "
+                          "connections to this one"));
 }
 
 void CheckOrphanLeases(Examination& node) {
@@ -204,10 +204,11 @@ void CheckUplinks(Examination& node) {
       continue;  // the operator's bridge may have an uplink
     }
     for (const std::string& port : link::FindUplinks(node.inventory.links, bridge)) {
-      node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
-                       "allocations there",
+      node.Warn(Format("'{}' is a port of our bridge '{}': machines behind '{}' reach its "
+                       "allocations",
                        port,
-                       bridge.name),
+                       bridge.name,
+                       port),
                 Format("ip link set {} nomaster", ShellWord(port)));
     }
   }
@@ -293,8 +294,8 @@ void CheckRecords(Examination& node) {
   node.AddAll(Verdict::kWarn, unfinished, kGcFix);
   node.AddAll(Verdict::kWarn,
               newer,
-              Fix::Advice("this release reads it, and never writes it: go back to the newer "
-                          "release, or let its allocation be placed anew"));
+              Fix::Advice("this release can read the record, but not write it: install the newer "
+                          "release again, or replace the allocation"));
 }
 
 void CheckDead(Examination& node) {

@@ -154,7 +154,7 @@ void CheckPluginVersion(Examination& node) {
   const std::string self = RealPath("/proc/self/exe");
   if (!files.empty() && !self.empty() && files.front() != self &&
       !HaveSameContent(files.front(), self)) {
-    node.Warn(Format("'{}', which makes the networks, is another release than this '{}'",
+    node.Warn(Format("runtimes run '{}', which is another release than this program '{}'",
                      files.front(),
                      self),
               Format("{} install {}", ShellWord(self), ShellWord(node.PluginDirs().front())));
@@ -168,8 +168,8 @@ void CheckShadowedPlugins(Examination& node) {
     const std::vector<std::string> files = FilesOf(node, name);
     for (const std::string& other : files) {
       if (!HaveSameContent(files.front(), other)) {
-        node.Warn(Format("'{}' and '{}' differ: the version that Nomad shows may be of the one, "
-                         "what it runs the other",
+        node.Warn(Format("'{}' and '{}' differ: Nomad may show the version of one file and run "
+                         "the other",
                          files.front(),
                          other),
                   other.starts_with("/usr/")  // a package has it, and other runtimes need it
@@ -246,7 +246,7 @@ void CheckDnsStub(Examination& node) {
 }
 
 void CheckNodeConfig(Examination& node) {
-  const Fix fix = Fix::Advice("correct the file at that place");
+  const Fix fix = Fix::Advice("correct the file there");
   config::NodeConfig config;
   try {
     config = config::ReadNodeConfig();
@@ -260,7 +260,7 @@ void CheckNodeConfig(Examination& node) {
     if (!IsAnyCalled(name)) {
       node.Warn(
           Format("'{}' ignores '{}', and there is no such check", config::kNodeConfigFile, name),
-          Fix::Advice("an id that `nomad-bridge doctor` prints, or the first word of some"));
+          Fix::Advice("use an ID that `nomad-bridge doctor` prints, or the first word of IDs"));
     }
   }
 }

@@ -78,7 +78,7 @@ void CheckInForce(Examination& node) {
   const std::optional<state::Checkpoint> checkpoint = node.host.checkpoint.Find();
   if (!node.running.empty() && (!checkpoint || checkpoint->policy_revision != program.Revision() ||
                                 rules::KernelHasPolicies(node.host) == program.empty())) {
-    node.Fail("the kernel does not judge by the policies that were applied last",
+    node.Fail("the policies in the kernel are not those that were applied last",
               "nomad-bridge reconcile");
   }
 }

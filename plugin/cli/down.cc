@@ -150,7 +150,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   RequireIdle(host, network, bridge);
   for (const auto& [other, others_bridge] : bridges) {
     if (other != network && others_bridge == bridge) {
-      return Format("bridge {}: left, network '{}' has it, too\n", bridge, other);
+      return Format("bridge {}: kept, network '{}' uses it, too\n", bridge, other);
     }
   }
   const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
@@ -179,7 +179,7 @@ int RunDown(const Arguments& arguments) {
   RequireRoot("down");
   const Mode mode = ModeOf(arguments);
   const std::string text = Remove(arguments.operands, mode);
-  Print(text.empty() ? "nothing of it is in the kernel\n" : text);
+  Print(text.empty() ? "nothing to remove\n" : text);
   return kYes;
 }
 

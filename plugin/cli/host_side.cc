@@ -55,7 +55,8 @@ bool MayEnd(state::Host& host,
 
 HostSide CompareHostSide(state::Host& host, const Attachment& attachment, const IsMeant& is_meant) {
   if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
-    return {.causes = {{.text = Format("an attachment that is {}", Text(attachment.state)),
+    return {.causes = {{.text = Format("{} of this attachment has not finished",
+                                       attachment.state == State::kMaking ? "an ADD" : "a DEL"),
                         .fix = "nomad-bridge gc"}}};
   }
   const std::optional<FileLock> lock = host.records.TryLock(attachment.id);

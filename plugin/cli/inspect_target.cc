@@ -50,7 +50,7 @@ std::optional<Question::Target> TargetOf(const Arguments& arguments, const Inven
   }
   const std::optional<Ip> address = AddressOf(inventory, place.substr(0, colon));
   if (!address) {
-    throw CannotTell(Format("'{}' has no address to ask", place.substr(0, colon)));
+    throw CannotTell(Format("'{}' has no known address", place.substr(0, colon)));
   }
   target.address = *address;
   return target;

@@ -1,8 +1,8 @@
 // install and uninstall: put one file and five links to it into a directory of CNI plugins, or
 // remove them.
 //
-// Ours     A link to "nomad-bridge" in the same directory, even if that file is missing; and a file,
-//          even behind another link, with the mark that every build of this program has.
+// Ours     A link to "nomad-bridge" in the same directory, even if that file is missing. Also a
+//          file with the mark that every build of this program has, even behind another link.
 // Atomic   At any moment, each name leads to the old or to the new program (rename(2)). A running
 //          program is not disturbed.
 #include <algorithm>
@@ -135,8 +135,8 @@ int RunInstall(const Arguments& arguments) {
   }
   if (!foreign.empty()) {
     throw Error(Code::kConflict,
-                Cat("nothing was changed, as this is not ours: ", foreign),
-                Cat("with -replace a file is kept beside as NAME", kKeptAs));
+                Cat("nothing was changed, because this is not ours: ", foreign),
+                Cat("-replace renames such a file to NAME", kKeptAs));
   }
   for (const Place& place : places) {
     Install(place, *self);
@@ -153,7 +153,7 @@ void RequireNoneRuns() {
       inventory.attachments, [](const auto& each) { return each.state != State::kDead; }));
   if (count != 0) {
     throw Error(Code::kConflict,
-                Format("nothing was removed: this node still has {}, which would have no DEL",
+                Format("nothing was removed: this node still has {}, and DEL needs the program",
                        Counted(count, "attachment")),
                 "stop their allocations first: nomad node drain -self -enable");
   }
@@ -201,7 +201,7 @@ const Command kUninstall = {
         R"(Removes nomad-bridge from DIR, and the links and copies of it under the names
 of the reference plugins. Puts nothing back: what install kept as
 NAME.before-nomad-bridge, and what is not ours, stays. Refused as long as an
-attachment is alive, which would have no DEL.
+attachment is alive, because its DEL needs the program.
 )",
     .run = RunUninstall};
 

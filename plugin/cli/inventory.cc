@@ -236,7 +236,7 @@ std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {
 void RemarkOn(state::Host& host, const Inventory& inventory) {
   RemarkOnUnreadable(host, inventory);
   if (!inventory.is_complete) {
-    LogLine("{}", "without root addresses, ports and states cannot be told");
+    LogLine("{}", "without root, addresses, ports and states are unknown");
   }
 }
 

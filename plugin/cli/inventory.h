@@ -120,7 +120,7 @@ void CompareRules(state::Host& host, Inventory& inventory);
 
 // Says how a new record replaces a lost one.
 constexpr const char* kLostRecordAdvice =
-    "CHECK makes it again (Nomad's when its agent is restarted), or a new allocation";
+    "CHECK writes it again (Nomad runs CHECK when its agent starts); or replace the allocation";
 
 // Logs which records cannot be read, and which data is missing without root.
 void RemarkOn(state::Host& host, const Inventory& inventory);

@@ -152,7 +152,7 @@ void RemarkOnNone(const policy::Policies& policies, const std::string& directory
   if (!policies.are_named) {
     LogLine(
         "'{}' {}: where policies are required, ADDs are refused until a file there has the key "
-        "\"policies\", if only as an empty list",
+        "\"policies\"; an empty list is enough",
         directory,
         FindStatus(directory) ? "has no file of policies" : "does not exist");
   }

@@ -32,7 +32,7 @@ cni::Workload ParseWorkload(std::string_view text) {
     const std::string_view key = word.substr(0, equals);
     if (equals == word.size() ||
         (key != cni::kNamespace && key != cni::kJob && key != cni::kGroup)) {
-      throw UsageError(Format("'{}' is no end of a connection; {}", text, kWords));
+      throw UsageError(Format("'{}' cannot be an END; {}", text, kWords));
     }
     labels[std::string(key)] = word.substr(equals + 1);
   }
@@ -96,7 +96,7 @@ std::vector<Target> TargetsNamed(const std::string& word, const std::optional<No
     }
   }
   if (targets.empty()) {
-    throw CannotTell(Format("'{}' is no end of a connection; {}", word, kWords));
+    throw CannotTell(Format("'{}' cannot be an END; {}", word, kWords));
   }
   return !published.empty() ? published : targets;
 }
@@ -169,7 +169,8 @@ std::vector<policy::Connection> ConnectionsOf(const TypedConnection& typed,
     }
   }
   if (connections.empty()) {
-    throw UsageError(Format("'{}' and '{}' have no addresses of one family", typed.from, typed.to));
+    throw UsageError(
+        Format("'{}' and '{}' have no address family in common", typed.from, typed.to));
   }
   return connections;
 }

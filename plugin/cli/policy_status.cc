@@ -21,12 +21,12 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array kStatusFlags = {
-    Flag{"flows", nullptr, "who was refused by whom, and the entries that would let them pass"},
+    Flag{"flows", nullptr, "refused connections, and the entries that would allow them"},
     Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
     kJsonFlag};
 
 constexpr std::string_view kFull =
-    "a set of flows is full (4096): newer ones may be missing until others are an hour old";
+    "a set of flows is full (4096): new flows may be missing until older flows expire (1 h)";
 
 // Returns the flows. If there are none, says since when the rules are in the kernel: rules that
 // were lost and repaired have forgotten earlier flows.
@@ -95,7 +95,8 @@ int RunStatus(const Arguments& arguments) {
   rules::RequireReadablePolicies(host);
   if (!host.policy.AreApplied() && !arguments.Has("json")) {
     LogLine("{}",
-            "no policies were applied since the node booted (a directory without files is none): "
+            "no policies were applied since the node booted (a directory without files does not "
+            "count): "
             "nomad-bridge policy apply");
   }
   if (arguments.Has("flows")) {

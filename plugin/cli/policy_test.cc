@@ -22,9 +22,9 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array kPolicyTestFlags = {
-    Flag{"from", "END", "who opens the connection"},
-    Flag{"to", "END", "who it leads to"},
-    Flag{"port", "PORT", "the target's own, tcp/8080, or icmp; of the node a published one"},
+    Flag{"from", "END", "the side that opens the connection"},
+    Flag{"to", "END", "the target of the connection"},
+    Flag{"port", "PORT", "the target's own port: tcp/8080, icmp; for node: a published port"},
     Flag{"dir", "DIR", "policies, instead of those in force"},
     kJsonFlag};
 
@@ -50,7 +50,7 @@ std::optional<policy::Ports> ParsePort(const Arguments& arguments) {
 policy::Program ProgramFor(const Arguments& arguments, std::optional<state::Host>& host) {
   if (!arguments.Has("dir") && host && host->policy.AreApplied()) {
     if (const FilesNow files = CompareFiles(*host); files.differ.value_or(true)) {
-      LogLine("{}; this judges by the policies in force, -dir DIR by the files", files.text);
+      LogLine("{}; this tests the policies in force, and -dir DIR tests the files", files.text);
     }
     return host->policy.Program();
   }
@@ -90,7 +90,7 @@ Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   };
   const auto [worst, best] = std::ranges::minmax_element(all, {}, rank);
   if (worst->answer.is_allowed != best->answer.is_allowed) {
-    LogLine("{}", "not all of what is meant is refused: addresses or ports differ");
+    LogLine("{}", "not all of these connections are refused: they differ in addresses or ports");
   }
   return *worst;
 }

@@ -237,11 +237,11 @@ class Inspection {
   std::optional<Probed> ProbeOne(const Connection& connection,
                                  const portmap::DnatEntry* port = nullptr) {
     if (!question_.probes) {
-      AddNote("nothing was sent: rules and routes on the way are not judged");
+      AddNote("nothing was sent, so rules and routes on the way were not checked");
       return std::nullopt;
     }
     if (connection.protocol == portmap::Protocol::kSctp) {
-      AddNote("SCTP is not probed: nothing is said of its way");
+      AddNote("SCTP is not probed, so no way is shown");
       return std::nullopt;
     }
     std::optional<Probed> probed;

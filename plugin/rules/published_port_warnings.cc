@@ -94,7 +94,7 @@ std::vector<std::string> FindForwardingOff(state::Host& host, const state::Recor
 
 void WarnOfPorts(state::Host& host, const state::Record& record) {
   for (const std::string& setting : FindForwardingOff(host, record)) {
-    LogLine("{} is 0: published ports answer this node alone", setting);
+    LogLine("{} is 0: only this node reaches published ports", setting);
   }
   WarnOfAbsentAddresses(host, record);
   for (const std::string& listener : FindOwnListeners(host, record)) {

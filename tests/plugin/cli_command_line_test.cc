@@ -85,7 +85,7 @@ TEST_F(CommandLine, ExplainsTheFirstWordOfSeveralCommands) {
   EXPECT_THAT(RunLine("policy"),
               Exits(2,
                     Out(""),
-                    Err(Cat("nomad-bridge: 'policy' is the first word of one of these:\n",
+                    Err(Cat("nomad-bridge: 'policy' needs a second word:\n",
                             lines,
                             "Try 'nomad-bridge help'\n"))));
 }

@@ -137,8 +137,9 @@ TEST_F(ConfigCheck, RemarksOnKeysInTheWrongPlace) {
             Out("/run/x.conflist: ok, network 'web'; not ours, not checked: 'consul-cni'\n"),
             Err("nomad-bridge: /run/x.conflist: unknown key 'subnet'; did you mean 'ipam.subnet'?\n"
                 "nomad-bridge: /run/x.conflist: there is no 'cniVersion', which means 0.1.0\n"
-                "nomad-bridge: /run/x.conflist: 'mtu' beside 'plugins' has no effect: keys of a "
-                "plugin stand in its own object\n")));
+                "nomad-bridge: /run/x.conflist: 'mtu' beside 'plugins' has no effect: a plugin's "
+                "keys "
+                "belong in its own object\n")));
   const std::string other = Write(List({{{"type", "nomad-bridge"}, {"ipam", {{"type", "dhcp"}}}}}));
   EXPECT_THAT(RunLine(Cat("config check ", other)).err,
               HasSubstr("the IPAM plugin 'dhcp' is not ours, not checked\n"));

@@ -152,7 +152,7 @@ TEST_F(Inspect, SaysThatARecordIsLostUntilCheckMakesItAgain) {
   EXPECT_THAT(RunLine("inspect billing"),
               Exits(1,
                     Out(HasSubstr("State        unrecorded\n"
-                                  "             advice: CHECK makes it again "))));
+                                  "             advice: CHECK writes it again "))));
   MustCheck(config_, result_, As(kAllocation, container(), NomadArgs("billing", kAllocation)));
   EXPECT_THAT(Output("inspect billing"), HasSubstr("State        ok\n"));
 }

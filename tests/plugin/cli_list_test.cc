@@ -297,7 +297,7 @@ TEST_F(List, ShowsWhatTheAliasesHoldWithoutRoot) {
 
   EXPECT_THAT(Execute(command),
               Exits(0,
-                    Err("nomad-bridge: without root addresses, ports and states cannot be told\n"
+                    Err("nomad-bridge: without root, addresses, ports and states are unknown\n"
                         "2 attachments; ? addresses and 1021 of 1023 bridge ports free\n"),
                     Out("ALLOC     NS       JOB      GROUP  ADDRESS  PORTS  NET    AGE  STATE\n"
                         "5f3c1a2b  default  billing  api    ?        ?      nomad  -    ?\n"

@@ -89,7 +89,7 @@ TEST_F(Metrics, SayWhatIsMissingWithoutRoot) {
   AttachBilling();
   const Command command = LineWithoutRoot({"metrics"});
   EXPECT_THAT(Execute(command),
-              Exits(0, Err(HasSubstr("without root addresses, ports and states cannot be told"))));
+              Exits(0, Err(HasSubstr("without root, addresses, ports and states are unknown"))));
 }
 
 // Only Nomad's user may read them on some nodes.

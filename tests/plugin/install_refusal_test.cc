@@ -15,11 +15,12 @@ TEST_F(Install, RefusesForeignFilesAndChangesNothing) {
 
   EXPECT_THAT(
       RunInstall(),
-      Exits(1,
-            Out(""),
-            Err("nomad-bridge: nothing was changed, as this is not ours: '/run/plugins/bridge', "
-                "'/run/plugins/portmap': with -replace a file is kept beside as "
-                "NAME.before-nomad-bridge\n")));
+      Exits(
+          1,
+          Out(""),
+          Err("nomad-bridge: nothing was changed, because this is not ours: '/run/plugins/bridge', "
+              "'/run/plugins/portmap': -replace renames such a file to "
+              "NAME.before-nomad-bridge\n")));
 
   EXPECT_EQ(Listing(), before);
 }

@@ -192,7 +192,8 @@ TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToTheOperatorsFilter) {
 TEST_F(LanBridge, WarnsThatItsPublishedPortsNeedForwarding) {
   EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())),
               Err(AllOf(HasSubstr("net/ipv4/ip_forward is 0"), HasSubstr("published ports"))));
-  EXPECT_THAT(Run({"doctor"}).out, HasSubstr("net/ipv4/ip_forward is 0: the published ports of"));
+  EXPECT_THAT(Run({"doctor"}).out,
+              HasSubstr("net/ipv4/ip_forward is 0: only this node reaches the published ports of"));
   host().Must(Words("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"));
   EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())), Err(Not(HasSubstr("is 0"))));
 }
@@ -347,7 +348,7 @@ TEST_F(LanBridge, IsOutsideFromTheNextFirstAllocationIfWeCreatedIt) {
   outside().Must(Words(Cat("ip route add 172.26.64.0/20 via ", kHostIp4)));
 
   Attach(config, As("other", other_));
-  EXPECT_THAT(RunLine("doctor"), Out(HasSubstr("'uplink' is a port of bridge 'wan' of ours")));
+  EXPECT_THAT(RunLine("doctor"), Out(HasSubstr("'uplink' is a port of our bridge 'wan'")));
   EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("wan")));
   EXPECT_TRUE(IsSilent(outside(), {.to = "172.26.64.2", .port = kPort}));
   EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", kHostIp4}));

@@ -32,7 +32,7 @@ TEST_F(Bridges, AreNamedByDoctorForAStrayPort) {
   const json doctor = RunLine("doctor -json bridge.uplink").json;
   const json& stray = doctor.at("checks").at(0);
   EXPECT_EQ(stray.at("verdict"), "warn");
-  EXPECT_THAT(stray.at("what"), HasSubstr("'card' is a port of bridge 'nomad' of ours: what is"));
+  EXPECT_THAT(stray.at("what"), HasSubstr("'card' is a port of our bridge 'nomad': machines"));
   host().Shell(stray.at("fix"));
   EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
 }

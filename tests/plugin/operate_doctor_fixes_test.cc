@@ -111,7 +111,7 @@ fix: >/etc/NetworkManager/conf.d/10-nomad-bridge.conf && nmcli general reload
 
 PluginVersion $ rm /opt/cni/bin/nomad-bridge; cp $BIN /opt/cni/bin/nomad-bridge
 echo older >>/opt/cni/bin/nomad-bridge
-warn plugins.version: '/opt/cni/bin/nomad-bridge', which makes the networks, is another release
+warn plugins.version: runtimes run '/opt/cni/bin/nomad-bridge', which is another release
 fix:  install /opt/cni/bin
 
 PluginMissing $ rm /opt/cni/bin/nomad-bridge
@@ -138,16 +138,16 @@ warn dns.stub: allocations of network 'nomad' cannot reach
 advice: /opt/cni/config/nomad.conflist: "dns": {"nameservers": ["ADDRESS"]}
 
 UplinkForwarding $ sysctl -qw net.ipv4.conf.uplink.forwarding=0
-fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: what comes by 'uplink' gets to no
+fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: packets that arrive on 'uplink' reach no
 fix: sysctl -w net/ipv4/conf/uplink/forwarding=1
 
 BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record: 
-advice: CHECK makes it again (Nomad's when its agent is restarted)
+advice: CHECK writes it again (Nomad runs CHECK when its agent starts)
 
 LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record
-advice: CHECK makes it again (Nomad's when its agent is restarted)
+advice: CHECK writes it again (Nomad runs CHECK when its agent starts)
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
 cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  # cni_config_dir = "/none"\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl

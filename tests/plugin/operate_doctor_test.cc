@@ -125,7 +125,7 @@ TEST_F(Doctor, NamesThePlaceInTheNodesConfigThatMakesAddsFail) {
     const json found = FindingsOf("config").at(0);
     EXPECT_EQ(found.at("verdict"), "fail");
     EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(what));
-    EXPECT_EQ(found.at("advice"), "correct the file at that place");
+    EXPECT_EQ(found.at("advice"), "correct the file there");
   }
 }
 
@@ -149,7 +149,7 @@ TEST_F(Doctor, NamesThePlaceWhereTheNodesConfigIsNoJson) {
   EXPECT_EQ(found.at("verdict"), "fail");
   EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("config.json:2:19: no JSON"));
   EXPECT_THAT(Examine(), Out(HasSubstr("\n1 failure, 0 warnings, ")));
-  EXPECT_THAT(Examine("policy.in_force"), Out(HasSubstr("it cannot be told: ")));
+  EXPECT_THAT(Examine("policy.in_force"), Out(HasSubstr("not checked: ")));
   // People are told once; an alert on either check has something to go by.
   EXPECT_EQ(FindingsOf("policy.in_force").at(0).at("verdict"), "warn");
   EXPECT_THAT(

@@ -34,7 +34,7 @@ TEST_F(Down, LeavesNothingOfOursInTheKernel) {
   EXPECT_NE(host().Run(Words("ip link show nomad")).exit_code, 0);
   EXPECT_EQ(host().Run(Words("ip link show lan")).exit_code, 0);
   EXPECT_THAT(host().Must(Words("tc filter show dev lan ingress")), Not(HasSubstr("bpf")));
-  EXPECT_EQ(Output("down"), "nothing of it is in the kernel\n");
+  EXPECT_EQ(Output("down"), "nothing to remove\n");
 }
 
 TEST_F(Down, IsRefusedWhereThereIsAnAttachment) {
@@ -98,9 +98,8 @@ TEST_F(Down, RemovesOneNetworkAndLeavesTheOthers) {
   EXPECT_EQ(host().Run(Words("ip link show nomad")).exit_code, 0);
   EXPECT_EQ(Output("reconcile -dry-run"), "1 attachment; nothing to repair\n");
   std::ofstream("/run/lists/broken.conflist") << "{";
-  EXPECT_THAT(
-      RunLine("down lan"),
-      Exits(0, Out("nothing of it is in the kernel\n"), Err(HasSubstr("ignoring the file"))));
+  EXPECT_THAT(RunLine("down lan"),
+              Exits(0, Out("nothing to remove\n"), Err(HasSubstr("ignoring the file"))));
   // up reads the same configs.
   EXPECT_THAT(RunLine("up"),
               Exits(1,

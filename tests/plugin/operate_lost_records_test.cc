@@ -50,7 +50,7 @@ TEST_F(LostRecords, IncludeRecordsReplacedByACopyOfAnother) {
   EXPECT_THAT(RunLine("doctor -quiet").out,
               AllOf(HasSubstr("container 'alloc-1' has no readable record: it is the record of "
                               "container 'other' of network 'nomad'"),
-                    HasSubstr("advice: CHECK makes it again"),
+                    HasSubstr("advice: CHECK writes it again"),
                     Not(HasSubstr("nomad-bridge gc"))));
   ExpectMadeAgainByCheck();
 }

@@ -205,7 +205,7 @@ TEST_F(PolicyBridges, DoctorSaysThatRulesAreLost) {
   EXPECT_THAT(RunLine("doctor policy"),
               Exits(1,
                     Out(AllOf(HasSubstr("FAIL  policy.in_force"),
-                              HasSubstr("the kernel does not judge by"),
+                              HasSubstr("the policies in the kernel are not those"),
                               HasSubstr("fix: nomad-bridge reconcile")))));
   ReplaceFile(kCompiled, "damaged");
   EXPECT_THAT(RunLine("doctor table"),

@@ -147,7 +147,8 @@ TEST_F(PolicyFilesCommand, RefusesInvalidEnds) {
   EXPECT_THAT(Ask("prod", "node"), Exits(2, Out(""), Err(HasSubstr("allowed: ns=NAMESPACE"))));
   EXPECT_THAT(Ask("job=lb", "node"), Exits(2, Out(""), Err(HasSubstr("lacks ns="))));
   EXPECT_THAT(Ask("ns=a", "node", "tcp"), Exits(2, Out(""), Err(HasSubstr("tcp/8080"))));
-  EXPECT_THAT(Ask("10.0.0.1", "fd00::1"), Exits(2, Out(""), Err(HasSubstr("one family"))));
+  EXPECT_THAT(Ask("10.0.0.1", "fd00::1"),
+              Exits(2, Out(""), Err(HasSubstr("no address family in common"))));
   EXPECT_THAT(RunLine("policy test -from node -to ns=a"),
               Exits(2, Out(""), Err(HasSubstr("needs -port"))));
 }

@@ -155,7 +155,7 @@ TEST_F(PolicyMatrix, TestUsesThePoliciesInForceUnlessADirectoryIsNamed) {
   Apply({kNamespaces});
   WritePolicies({});
   EXPECT_THAT(RunLine("policy test -from etl -to 8080"),
-              Exits(1, _, Err(HasSubstr("differ from the policies in force; this judges by"))));
+              Exits(1, _, Err(HasSubstr("differ from the policies in force; this tests"))));
   EXPECT_THAT(RunLine(Cat("policy test -from etl -to 8080 -dir ", kDirectory)), Exits(0));
 }
 

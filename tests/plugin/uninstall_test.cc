@@ -25,7 +25,7 @@ TEST_F(Uninstall, RemovesWhatInstallCreatedAndNothingElse) {
   EXPECT_EQ(Output("uninstall /run/plugins"), "") << "again";
 }
 
-// Which would have no DEL.
+// Its DEL needs the program.
 TEST_F(Uninstall, IsRefusedWhileAnAttachmentIsAlive) {
   ASSERT_THAT(Output("install /run/plugins"), Not(IsEmpty()));
   Attach(Config(), As("web", container()));
