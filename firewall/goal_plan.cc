@@ -283,10 +283,10 @@ class ElementsPlan {
     }
     plan_.batch.DeleteElement(table.id, present);
     const auto replacement =
-        std::ranges::find_if(desired_.instead, [&](const nft::Element& element) {
+        std::ranges::find_if(desired_.instead_if_kept, [&](const nft::Element& element) {
           return KeyOf(element) == KeyOf(present) && element.owner() == present.owner();
         });
-    if (replacement != desired_.instead.end()) {
+    if (replacement != desired_.instead_if_kept.end()) {
       plan_.batch.AddElement(table.id, *replacement);
     }
   }

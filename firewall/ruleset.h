@@ -46,7 +46,7 @@ struct DesiredElements {
   std::vector<nft::Element> elements;
   // The values for elements that may stay: if the kernel holds an element of the same key and
   // owner, it gets this value. Otherwise it could name a chain that is removed.
-  std::vector<nft::Element> instead;
+  std::vector<nft::Element> instead_if_kept;
   // Returns whether any other element in the kernel may stay.
   std::function<bool(const nft::Element&)> may_stay;
 };

@@ -38,7 +38,7 @@ policy::Program FindFormer(state::Host& host) {
 // Checks each bridge once for attachments that policies apply to, and once for the others.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
-  Mismatches unlogged(Mode::kRepair);
+  Mismatches discarded(Mode::kRepair);
   for (const state::Record& record : records) {
     const bool is_judged = record.rules.policy.in || record.rules.policy.out;
     const std::string key = record.link.bridge + (is_judged ? "" : " ");
@@ -48,7 +48,7 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
             : std::nullopt;
     if (bridge) {
       rules::RequireBridgeNetfilter(host, *bridge, record);
-      rules::CheckBridgeNetfilter(host, *bridge, record, unlogged);
+      rules::CheckBridgeNetfilter(host, *bridge, record, discarded);
     }
   }
 }
@@ -66,11 +66,11 @@ void SwitchPolicies(state::Host& host,
                     const policy::Program& program,
                     const std::string& directory,
                     const std::vector<state::Record>& judged) {
-  Mismatches unlogged(Mode::kRepair);
+  Mismatches discarded(Mode::kRepair);
   // First restores the rules of ours that others have removed, and deletes the flows that began
   // without these rules. The switch itself then has nothing to restore, and deletes no flows.
   if (!rules::FindPolicyReadError(host)) {
-    rules::Converge(host, {}, unlogged);
+    rules::Converge(host, {}, discarded);
   }
   const std::optional<std::string> former = state::PolicyFile::FindText();
   // The file before the kernel: if this process is killed in between, the next command puts the new
@@ -81,7 +81,7 @@ void SwitchPolicies(state::Host& host,
     // on.
     CheckBridges(host, judged);
     rules::MakeChainsAhead(host, program, judged);
-    rules::Converge(host, {.at_least = rules::Depth::kEverything}, unlogged);
+    rules::Converge(host, {.at_least = rules::Depth::kEverything}, discarded);
   } catch (...) {
     host.policy.Restore(former);
     throw;
@@ -100,9 +100,9 @@ policy::End EndOf(const Ip& address,
 }  // namespace
 
 ApplyReport ApplyPolicies(state::Host& host,
-                           const policy::Program& program,
-                           const std::string& directory,
-                           Mode mode) {
+                          const policy::Program& program,
+                          const std::string& directory,
+                          Mode mode) {
   // One lock for all of it: no ADD may commit an attachment with the former policies meanwhile.
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();

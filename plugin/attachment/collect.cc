@@ -127,7 +127,7 @@ class Collector {
 
   // Removes a void record. If its attachment has a link, the record stays for CHECK to rebuild it.
   void TakeBackVoidRecord(const AttachmentId& id) {
-    if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
+    if (collection_.valid ? host_.records.IsVoid(id) : HasVoidRecordAndNoLink(host_, id)) {
       report_.mismatches.Add(
           {Mismatch::Area::kLeftOver,
            id.container_id,
@@ -219,7 +219,7 @@ class Collector {
     return ipam::Store::OpenIfExists(directory.data_dir, directory.network);
   }
 
-  bool HasNothingElse(const AttachmentId& id) {
+  bool HasNeitherLinkNorReferenceRules(const AttachmentId& id) {
     return !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
            !takeover::HasReferenceRules(id, dumps_.reference_rules);
   }
@@ -241,7 +241,7 @@ class Collector {
                lease.address,
                directory,
                id.container_id);
-    if (collection_.valid || (is_for_operator && HasNothingElse(id))) {
+    if (collection_.valid || (is_for_operator && HasNeitherLinkNorReferenceRules(id))) {
       AddRemoval(id, std::move(text), [&] {
         return RemoveUnrecorded(
             host_,
@@ -278,7 +278,7 @@ ReconcileReport Collect(state::Host& host,
   return report;
 }
 
-bool IsRecordAlone(state::Host& host, const AttachmentId& id) {
+bool HasVoidRecordAndNoLink(state::Host& host, const AttachmentId& id) {
   return host.records.IsVoid(id) && !link::FindHostVeth(host.net, id, link::Recorded::kNo);
 }
 

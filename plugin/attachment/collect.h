@@ -49,7 +49,7 @@ ReconcileReport Collect(
     const Progress& progress = [](std::size_t, std::size_t) {});
 
 // Returns whether `id` has a void record and no link.
-[[nodiscard]] bool IsRecordAlone(state::Host& host, const AttachmentId& id);
+[[nodiscard]] bool HasVoidRecordAndNoLink(state::Host& host, const AttachmentId& id);
 
 // Removes everything that `id` has if it is stale. Returns false if it is alive or unknown, or if
 // something could not be removed.

@@ -23,7 +23,7 @@ std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Fami
   return std::nullopt;
 }
 
-// Returns the address of k.root-servers.net, which is far from link::Beyond().
+// Returns the address of k.root-servers.net, which is far from link::InternetAddress().
 Ip AnotherBeyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "193.0.14.129" : "2001:7fd::1").value();
 }
@@ -54,10 +54,10 @@ std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
   return std::nullopt;
 }
 
-// Returns the address of a machine beyond `uplink`: link::Beyond() if the route there leads through
+// Returns the address of a machine beyond `uplink`: link::InternetAddress() if the route there leads through
 // the uplink; else another address of the uplink's own network.
 std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
-  const Ip beyond = link::Beyond(family);
+  const Ip beyond = link::InternetAddress(family);
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = beyond});
   if (way.error == 0 && way.link == uplink.index) {
     return beyond;
@@ -126,7 +126,7 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port
     });
   }
   if (!uplink) {
-    uplink = LinkOf(net_.LookUpRoute({.destination = link::Beyond(family)}));
+    uplink = LinkOf(net_.LookUpRoute({.destination = link::InternetAddress(family)}));
   }
   const auto has_address = [&](const rtnl::Link& link) {
     return GlobalAddress(facts_, link, family).has_value();
@@ -144,7 +144,8 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port
 // Returns an address beyond the node to which the container has a route. Takes the node's router if
 // it is in the network of the route, because the router certainly exists.
 std::optional<Ip> Planner::FindRouted(rtnl::Socket& container, Family family) {
-  const std::optional<Ip> router = net_.LookUpRoute({.destination = link::Beyond(family)}).gateway;
+  const std::optional<Ip> router =
+      net_.LookUpRoute({.destination = link::InternetAddress(family)}).gateway;
   std::set<Ip> known = net_.AllAddresses();
   known.merge(container.AllAddresses());
   for (const Route& route : container.Routes()) {
@@ -173,7 +174,8 @@ void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) 
       record.ipam.default_routes.Has(family) ? std::nullopt : FindNetns(record);
   std::optional<rtnl::Socket> container =
       netns ? std::optional(rtnl::Socket::In(*netns)) : std::nullopt;
-  if (container && container->LookUpRoute({.destination = link::Beyond(family)}).error != 0) {
+  if (container &&
+      container->LookUpRoute({.destination = link::InternetAddress(family)}).error != 0) {
     if (const std::optional<Ip> client = FindRouted(*container, family)) {
       SetClient(connection, *client, &port);
       connection.is_client_named = false;
@@ -184,7 +186,7 @@ void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) 
   const std::optional<Ip> anyone =
       connection.uplink ? AnyoneBeyond(facts_, *connection.uplink, connection.server.family())
                         : std::nullopt;
-  connection.source = anyone.value_or(link::Beyond(connection.server.family()));
+  connection.source = anyone.value_or(link::InternetAddress(connection.server.family()));
 }
 
 void Planner::SetClient(Connection& connection, const Ip& client, const portmap::DnatEntry* port) {
@@ -243,7 +245,7 @@ std::optional<Connection> Planner::ByAnotherClient(const Connection& connection)
   const Family family = connection.family();
   std::optional<Ip> client = AnyoneBeyond(facts_, *connection.uplink, family);
   if (client == connection.source) {
-    client = client == link::Beyond(family) ? AnotherBeyond(family) : client->Plus(1);
+    client = client == link::InternetAddress(family) ? AnotherBeyond(family) : client->Plus(1);
   }
   Connection other = connection;
   other.source = client.value_or(connection.source);

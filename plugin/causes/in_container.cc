@@ -78,7 +78,7 @@ bool NeedsDefaultRoute(rtnl::Socket& container, const std::optional<Ip>& client,
 // would be intended.
 bool LacksDefaultRoute(rtnl::Socket& container, const std::vector<Route>& routes, Family family) {
   return !HasDefaultRoute(routes, family) &&
-         container.LookUpRoute({.destination = link::Beyond(family)}).error == ENETUNREACH;
+         container.LookUpRoute({.destination = link::InternetAddress(family)}).error == ENETUNREACH;
 }
 
 // Checks the default routes that ADD gave the container.

@@ -50,9 +50,10 @@ Causes FindSecondNetwork(state::Host& host, Interior& inside) {
   const std::optional<rtnl::Link> way = FindOtherDefault(container, *own, address.family());
   const std::optional<state::Record> other = way ? FindChecked(host, record, *way) : std::nullopt;
   const bool has_own_table =
-      other &&
-      container.LookUpRoute({.destination = link::Beyond(address.family()), .source = address})
-              .table != kMainTable;
+      other && container
+                       .LookUpRoute({.destination = link::InternetAddress(address.family()),
+                                     .source = address})
+                       .table != kMainTable;
   if (!other || has_own_table) {
     return {};
   }

@@ -86,7 +86,7 @@ std::set<std::string> OverlapsWith(const Examination& node,
   std::set<std::string> overlaps;
   for (const auto& [gateway_ifname, record] : node.gateways) {
     for (const Cidr& gateway : record->link.gateways) {
-      if (gateway_ifname != link.name && link::Takes(route, gateway, *record)) {
+      if (gateway_ifname != link.name && link::TakesAddressesOf(route, gateway, *record)) {
         overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
                                gateway.Network(),
                                gateway.prefix_length,
@@ -177,9 +177,9 @@ std::map<std::string, bool> BridgesInUse(const Examination& node) {
   return bridges;
 }
 
-void WarnOfIsland(Examination& node, const std::string& bridge) {
-  if (link::IsIsland(node.host.net, bridge)) {
-    node.Warn(link::DescribeIsland(bridge),
+void WarnOfDeadEnd(Examination& node, const std::string& bridge) {
+  if (link::IsDeadEnd(node.host.net, bridge)) {
+    node.Warn(link::DescribeDeadEnd(bridge),
               Fix::Advice(Cat("for a LAN: ip link set UPLINK master ",
                               ShellWord(bridge),
                               R"(; for a gateway: "isGateway": true in the conflist; if it is )"
@@ -198,7 +198,7 @@ void CheckUplinks(Examination& node) {
       continue;
     }
     if (!used->second) {
-      WarnOfIsland(node, bridge.name);
+      WarnOfDeadEnd(node, bridge.name);
     }
     if (!link::IsMadeByUs(bridge)) {
       continue;  // the operator's bridge may have an uplink
@@ -262,7 +262,7 @@ void CheckLostRecords(Examination& node) {
       const std::optional<struct stat> status = FindStatus(attachment.path);
       if (status && S_ISDIR(status->st_mode)) {
         node.Fail(what, MoveAway(attachment.path));
-      } else if (attachment::IsRecordAlone(node.host, attachment.id)) {
+      } else if (attachment::HasVoidRecordAndNoLink(node.host, attachment.id)) {
         node.Fail(what, kGcFix);
       } else {
         lost.push_back(what);

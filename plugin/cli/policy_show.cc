@@ -118,7 +118,7 @@ std::vector<std::string> NftCommands(const state::Record& record,
   for (const policy::Chain& chain : chains) {
     add("chain", chain.name);
     add("chain", rules::AnswersOf(chain.name));
-    for (const std::string& set : rules::SetsAskedBy(chain)) {
+    for (const std::string& set : rules::PeerSetsOf(chain)) {
       add("set", set);
     }
   }

@@ -98,8 +98,8 @@ class Inspection {
     sides_.host = std::move(found.causes);
     are_rules_whole_ = found.are_rules_whole;
     // Adds only a note: the bridge may be meant to lead nowhere.
-    if (record_.link.gateways.empty() && link::IsIsland(host_.net, record_.link.bridge)) {
-      AddNote(link::DescribeIsland(record_.link.bridge));
+    if (record_.link.gateways.empty() && link::IsDeadEnd(host_.net, record_.link.bridge)) {
+      AddNote(link::DescribeDeadEnd(record_.link.bridge));
     }
   }
 

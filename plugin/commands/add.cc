@@ -92,7 +92,7 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
 // Returns whether ADD would create a bridge without a gateway. The reference plugin creates it
 // silently. Under our own name such a bridge is mostly a LAN bridge that the operator has not set
 // up.
-bool MakesIsland(state::Host& host, const cni::PluginType& type, const config::LinkConfig& link) {
+bool MakesDeadEnd(state::Host& host, const cni::PluginType& type, const config::LinkConfig& link) {
   return type.Provides(cni::Part::kLoopback) && !link.is_gateway && !host.net.FindLink(link.bridge);
 }
 
@@ -101,10 +101,10 @@ link::BridgeAndGateway EnsureBridge(state::Host& host,
                                     const cni::PluginType& type,
                                     const config::LinkConfig& link,
                                     const state::Record& record) {
-  const bool makes_island = MakesIsland(host, type, link);
+  const bool makes_dead_end = MakesDeadEnd(host, type, link);
   attachment::EnsureSegment(host, record.Finished());
-  if (makes_island) {
-    LogLine("{}; it was missing, and ADD has made it", link::DescribeIsland(link.bridge));
+  if (makes_dead_end) {
+    LogLine("{}; it was missing, and ADD has made it", link::DescribeDeadEnd(link.bridge));
   }
   return link::RequireBridgeAndGateway(host, record.link);
 }

@@ -317,9 +317,9 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
                  [&] { bridge = CreateBridge(host, record.link); });
   if (bridge) {
-    Mismatches of_new(Mode::kRepair);  // a new bridge lacks everything: nothing to report
-    CheckPresent(host, *bridge, record, of_new);
-    for (const Mismatch& left : of_new.left()) {
+    Mismatches discarded(Mode::kRepair);  // a new bridge lacks everything: nothing to report
+    CheckPresent(host, *bridge, record, discarded);
+    for (const Mismatch& left : discarded.left()) {
       mismatches.AddUnrepairable(left);
     }
   }

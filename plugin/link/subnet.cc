@@ -39,7 +39,7 @@ std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker) {
              ShellWord(taker.name)));
 }
 
-bool Takes(const Route& route, const Cidr& gateway, const state::Record& record) {
+bool TakesAddressesOf(const Route& route, const Cidr& gateway, const state::Record& record) {
   const Cidr& to = route.destination;
   if (route.table != RT_TABLE_MAIN || !gateway.Overlaps(to) ||
       to.prefix_length < gateway.prefix_length || to == Cidr::Host(gateway.address)) {
@@ -61,7 +61,7 @@ std::optional<Mismatch> FindTaker(rtnl::Socket& net,
   for (const auto& [index, routes] : net.RoutesByLink()) {
     const auto taking = std::ranges::find_if(routes, [&](const Route& route) {
       return route.destination.prefix_length < gateway.address.bits() &&
-             Takes(route, gateway, record);
+             TakesAddressesOf(route, gateway, record);
     });
     const std::optional<rtnl::Link> taker =
         taking == routes.end() ? std::nullopt : net.FindLink(index);

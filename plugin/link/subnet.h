@@ -18,7 +18,9 @@
 
 namespace nomad_bridge::link {
 
-[[nodiscard]] bool Takes(const Route& route, const Cidr& gateway, const state::Record& record);
+[[nodiscard]] bool TakesAddressesOf(const Route& route,
+                                    const Cidr& gateway,
+                                    const state::Record& record);
 
 // Returns how to free the subnet, if `taker` is a bridge of ours without a port. A bridge is left
 // over like this if its network's config now names another bridge.

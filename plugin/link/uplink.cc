@@ -76,7 +76,7 @@ bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
                              [&](const rtnl::Link& port) { return IsUplink(net, port); });
 }
 
-bool IsIsland(rtnl::Socket& net, const std::string& bridge) {
+bool IsDeadEnd(rtnl::Socket& net, const std::string& bridge) {
   const std::optional<rtnl::Link> found = bridge.empty() ? std::nullopt : net.FindLink(bridge);
   return found &&
          std::ranges::all_of(net.Addresses(*found),
@@ -84,7 +84,7 @@ bool IsIsland(rtnl::Socket& net, const std::string& bridge) {
          !HasUplink(net, *found);
 }
 
-std::string DescribeIsland(const std::string& bridge) {
+std::string DescribeDeadEnd(const std::string& bridge) {
   return Format("bridge '{}' has neither an uplink nor a gateway: nothing beyond it is reached",
                 bridge);
 }
@@ -137,7 +137,7 @@ std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
 }
 
 // The addresses of a.root-servers.net.
-Ip Beyond(Family family) {
+Ip InternetAddress(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "198.41.0.4" : "2001:503:ba3e::2:30").value();
 }
 
@@ -146,7 +146,7 @@ state::Record::DefaultRoutes FindDefaultRoutes(rtnl::Socket& net) {
     // IPv6: the query names lo as the input link. Otherwise the kernel searches all links for a
     // source address.
     const rtnl::RouteAnswer way =
-        net.LookUpRoute({.destination = Beyond(family),
+        net.LookUpRoute({.destination = InternetAddress(family),
                          .input_link = family == Family::kIpv6 ? rtnl::kLoopbackIndex : 0});
     return way.error == 0 && way.link != rtnl::kLoopbackIndex;
   };
@@ -159,7 +159,7 @@ int MtuOf(rtnl::Socket& net, int wanted) {
   }
   int least = 0;
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    const std::optional<int> index = net.LookupOutputInterface(Beyond(family));
+    const std::optional<int> index = net.LookupOutputInterface(InternetAddress(family));
     const std::optional<rtnl::Link> uplink = index ? net.FindLink(*index) : std::nullopt;
     if (uplink && uplink->index != rtnl::kLoopbackIndex) {
       least = least == 0 ? uplink->mtu : std::min(least, uplink->mtu);

@@ -22,12 +22,12 @@
 namespace nomad_bridge::link {
 
 [[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
-// Returns whether the ports of `bridge` reach nothing beyond it: it has neither an uplink nor an
-// address of the node. Not for a bridge with a gateway in a VLAN: there the addresses are on the
-// VLAN's link.
-[[nodiscard]] bool IsIsland(rtnl::Socket& net, const std::string& bridge);
+// Returns whether the ports of `bridge` reach nothing beyond the bridge: it has neither an uplink
+// nor an address of the node. Not for a bridge with a gateway in a VLAN: there the addresses are on
+// the VLAN's link.
+[[nodiscard]] bool IsDeadEnd(rtnl::Socket& net, const std::string& bridge);
 // Returns the message about such a bridge.
-[[nodiscard]] std::string DescribeIsland(const std::string& bridge);
+[[nodiscard]] std::string DescribeDeadEnd(const std::string& bridge);
 // Finds the bridge's uplinks without a dump. `links` are all links of the node.
 [[nodiscard]] std::set<std::string> FindUplinks(const std::vector<rtnl::Link>& links,
                                                 const rtnl::Link& bridge);
@@ -47,7 +47,7 @@ namespace nomad_bridge::link {
 // Returns an address outside every network of a node: a lookup of its route finds the default
 // route. (The cost of a list of all routes would grow with their number, and the kernel treats
 // 0.0.0.0 as an address of its own.)
-[[nodiscard]] Ip Beyond(Family family);
+[[nodiscard]] Ip InternetAddress(Family family);
 
 // Returns for which families the node has a default route. Costs a round trip for each family.
 [[nodiscard]] state::Record::DefaultRoutes FindDefaultRoutes(rtnl::Socket& net);

@@ -76,8 +76,8 @@ std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
     // False means that another ADD was faster. The link exists either way.
     static_cast<void>(host.net.CreateVlanLink(name, bridge, vlan));
     link = host.net.RequireLink(name);
-    Mismatches of_new(Mode::kRepair);  // a new link is down: no mismatch to report
-    CheckGateway(host, *link, bridge, vlan, of_new);
+    Mismatches discarded(Mode::kRepair);  // a new link is down: no mismatch to report
+    CheckGateway(host, *link, bridge, vlan, discarded);
   });
   return link;
 }

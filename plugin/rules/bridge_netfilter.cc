@@ -18,7 +18,7 @@ namespace {
 
 constexpr rtnl::NfCall kBoth = {.ipv4 = true, .ipv6 = true};
 
-bool HandsOver(const rtnl::Link& bridge) {
+bool PassesFramesToIpChains(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
@@ -48,7 +48,7 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
   // This file exists only while br_netfilter is loaded. Without the module the bridge's flags have
   // no effect.
   const bool has_module = netlink::FindSysctl("net/bridge/bridge-nf-call-iptables").has_value();
-  if (has_module && (link::IsMadeByUs(bridge) || HandsOver(bridge))) {
+  if (has_module && (link::IsMadeByUs(bridge) || PassesFramesToIpChains(bridge))) {
     return std::nullopt;
   }
   return Mismatch{
@@ -69,7 +69,7 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
 
 // Returns whether policies may apply to `record`. On a bridge of ours any policy counts: the flags
 // are set for the whole bridge, because any port may send to an attachment that policies apply to.
-bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
+bool MayPoliciesApply(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const policy::Program& program = host.policy.Program();
   if (program.empty() || link::IsMadeByUs(bridge)) {
     return !program.empty();
@@ -123,7 +123,7 @@ void CheckBridgeNetfilter(state::Host& host,
                           const rtnl::Link& bridge,
                           const state::Record& record,
                           Mismatches& mismatches) {
-  if (!IsConcerned(host, bridge, record)) {
+  if (!MayPoliciesApply(host, bridge, record)) {
     return;
   }
   if (std::optional<Mismatch> unseen = FindUnseen(host, bridge, record)) {
@@ -142,7 +142,7 @@ void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record) {
   const std::optional<Mismatch> unseen =
-      IsConcerned(host, bridge, record) ? FindUnseen(host, bridge, record) : std::nullopt;
+      MayPoliciesApply(host, bridge, record) ? FindUnseen(host, bridge, record) : std::nullopt;
   if (unseen) {
     throw Error(link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict,
                 unseen->text,

@@ -43,7 +43,7 @@ bool IsWithSibling(state::Host& host, const state::Record& record, const nft::El
 
 // Returns whether `checkpoint` describes the tables that this release wants, with the policies in
 // force.
-bool IsOfThisRelease(const state::Checkpoint& checkpoint, const policy::Program& program) {
+bool DescribesWantedTables(const state::Checkpoint& checkpoint, const policy::Program& program) {
   return checkpoint.tables_revision == kTablesRevision &&
          checkpoint.policy_revision == program.Revision();
 }
@@ -66,9 +66,9 @@ class Convergence {
     }
     FindWanted();
     generation_ = host_.nft.Generation();
-    is_quiet_ = checkpoint_.generation == generation_;
+    is_ruleset_unchanged_ = checkpoint_.generation == generation_;
     Depth depth = FindDepth();
-    if (!is_quiet_) {
+    if (!is_ruleset_unchanged_) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
     }
     // A set may be missing although the table is the one that we made.
@@ -102,13 +102,13 @@ class Convergence {
 
   // Decides how much has to be compared. Nothing else decides this.
   [[nodiscard]] Depth FindDepth() {
-    const bool wants_same_tables = IsOfThisRelease(checkpoint_, program_) &&
+    const bool wants_same_tables = DescribesWantedTables(checkpoint_, program_) &&
                                    checkpoint_.accept_mark_bit == mark_bit_ &&
                                    checkpoint_.HasPortFilter() == has_port_filter_;
     if (scope_.at_least == Depth::kEverything || !wants_same_tables) {
       return Depth::kEverything;
     }
-    if (is_quiet_) {
+    if (is_ruleset_unchanged_) {
       return has_new_hook_ ? Depth::kTables : scope_.at_least;
     }
     // A table with another handle replaced ours under the same name, and has none of our elements.
@@ -195,7 +195,7 @@ class Convergence {
     // If they were deleted before the rules are back, the next packet would begin the same flow
     // again. If nobody has changed a rule, the rules were not away, so no flow ends only because
     // other policies are applied.
-    if (is_repaired && !is_quiet_) {
+    if (is_repaired && !is_ruleset_unchanged_) {
       DeleteUntranslatedConntrack(host_, desired_->records());
     }
     // Last: if this process is killed before, the next command compares once more.
@@ -230,8 +230,8 @@ class Convergence {
   const policy::Program& program_;
   LazyDesiredState desired_;
   int mark_bit_ = 0;
-  std::uint32_t generation_ = 0;  // of the ruleset, when Run() began
-  bool is_quiet_ = false;         // nobody has changed a rule since our last commit
+  std::uint32_t generation_ = 0;       // of the ruleset, when Run() began
+  bool is_ruleset_unchanged_ = false;  // nobody has changed a rule since our last commit
   bool has_port_filter_ = false;
   Kinds kinds_;  // kinds that have chains
   std::vector<firewall::ForwardHook> hooks_;
@@ -298,7 +298,7 @@ std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& re
 
 std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  const bool is_current = checkpoint && IsOfThisRelease(*checkpoint, host.policy.Program()) &&
+  const bool is_current = checkpoint && DescribesWantedTables(*checkpoint, host.policy.Program()) &&
                           checkpoint->generation == host.nft.Generation();
   return is_current ? checkpoint : std::nullopt;
 }

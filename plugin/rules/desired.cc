@@ -54,7 +54,7 @@ void DesiredState::Add(state::Record record, bool is_alive) {
       Append(elements_.elements, ElementsOf(live_.back()));
     }
   }
-  Append(is_settled ? elements_.elements : elements_.instead, std::move(elements));
+  Append(is_settled ? elements_.elements : elements_.instead_if_kept, std::move(elements));
 }
 
 void DesiredState::NoteShared(const std::vector<nft::Element>& elements) {
@@ -65,7 +65,7 @@ void DesiredState::NoteShared(const std::vector<nft::Element>& elements) {
   }
 }
 
-bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
+bool DesiredState::HasOtherOwnersAddress(const nft::Element& element) const {
   const std::optional<Ip> address = AddressOf(element);
   const auto found = address ? address_owners_.find(*address) : address_owners_.end();
   return found != address_owners_.end() && found->second != element.owner();
@@ -73,7 +73,7 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
 
 // Returns whether a container uses the element's address or interface. This finds a container whose
 // record was lost and whose link another plugin made: no link has the owner's name then.
-bool DesiredState::IsOfAContainer(const nft::Element& element) const {
+bool DesiredState::IsUsedByContainer(const nft::Element& element) const {
   const std::optional<Ip> address = AddressOf(element);
   const std::optional<std::string> ifname = FindIfname(element);
   return (address && held_.Contains(*address)) || (ifname && host_.net.FindLink(*ifname));
@@ -89,12 +89,13 @@ bool DesiredState::IsShared(const nft::Element& element) const {
   for (const auto& [owner, may_remain] : recorded_) {
     recorded.insert(owner);
   }
-  return link::HasUnrecordedPort(host_.net, *ifname, recorded) || LeadsToUnrecorded(*ifname);
+  return link::HasUnrecordedPort(host_.net, *ifname, recorded) ||
+         HasUnrecordedContainerBehind(*ifname);
 }
 
 // Returns whether a container is behind `ifname` whose record was lost, and which another plugin
 // attached.
-bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
+bool DesiredState::HasUnrecordedContainerBehind(const std::string& ifname) const {
   const std::optional<rtnl::Link> link = host_.net.FindLink(ifname);
   if (!link) {
     return false;
@@ -121,8 +122,9 @@ bool DesiredState::MayStay(const nft::Element& element) const {
   const std::string owner(element.owner());
   const auto recorded = recorded_.find(owner);
   if (recorded == recorded_.end()) {
-    return !IsAnothersAddress(element) &&
-           (kept_owners_.contains(owner) || host_.net.FindLink(owner) || IsOfAContainer(element));
+    return !HasOtherOwnersAddress(element) &&
+           (kept_owners_.contains(owner) || host_.net.FindLink(owner) ||
+            IsUsedByContainer(element));
   }
   const MayRemain& may_remain = recorded->second;
   return may_remain.all || std::ranges::any_of(PartsOf(element), [&](cni::Part part) {

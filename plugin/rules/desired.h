@@ -48,10 +48,10 @@ class DesiredState {
   void Add(state::Record record, bool is_alive);
   void NoteShared(const std::vector<nft::Element>& elements);
   [[nodiscard]] bool MayStay(const nft::Element& element) const;
-  [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
-  [[nodiscard]] bool IsOfAContainer(const nft::Element& element) const;
+  [[nodiscard]] bool HasOtherOwnersAddress(const nft::Element& element) const;
+  [[nodiscard]] bool IsUsedByContainer(const nft::Element& element) const;
   [[nodiscard]] bool IsShared(const nft::Element& element) const;
-  [[nodiscard]] bool LeadsToUnrecorded(const std::string& ifname) const;
+  [[nodiscard]] bool HasUnrecordedContainerBehind(const std::string& ifname) const;
 
   state::Host& host_;
   std::set<std::string> kept_owners_;

@@ -98,7 +98,8 @@ std::vector<nft::Element> PortElements(const state::Record& record, const std::s
 
 // Returns the elements by which policies recognize the attachment's packets: its addresses with the
 // interfaces that the packets come in by. Empty if there are no policies.
-std::vector<nft::Element> ComesByElements(const state::Record& record, const std::string& comment) {
+std::vector<nft::Element> SourceInterfaceElements(const state::Record& record,
+                                                  const std::string& comment) {
   if (record.rules.policy.revision.empty()) {
     return {};
   }
@@ -111,7 +112,7 @@ std::vector<nft::Element> ComesByElements(const state::Record& record, const std
     for (const std::string& link : links) {
       std::vector<std::uint8_t> key = firewall::AddressKey(cidr.address);
       Append(key, firewall::NameKey(link));
-      elements.push_back({.set = firewall::SetName(kComesBy, cidr.address.family()),
+      elements.push_back({.set = firewall::SetName(kSourceInterfaces, cidr.address.family()),
                           .key = std::move(key),
                           .comment = comment});
     }
@@ -157,7 +158,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   }
   if (record.Has(cni::Part::kForward)) {
     Append(elements, PolicyElements(record, comment));
-    Append(elements, ComesByElements(record, comment));
+    Append(elements, SourceInterfaceElements(record, comment));
   }
   // Interface elements come last, and only if the attachment has elements of its own. Without
   // those, no rule would use the interface elements.

@@ -45,7 +45,7 @@ std::vector<firewall::SetRow> Sets() {
           {kAnswersIn, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
           {kAnswersOut, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
           {kJudged, {kIpv4Addr}, {}, Role::kForwarding},
-          {kComesBy, {kIpv4Addr, kIfname}, {}, Role::kForwarding},
+          {kSourceInterfaces, {kIpv4Addr, kIfname}, {}, Role::kForwarding},
           FlowSet(kRefusedFlows),
           FlowSet(kAuditedFlows)};
 }
@@ -80,7 +80,7 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
 // Returns the rules for packets that are not judged. Neighbour discovery and multicast listener
 // messages pass. Without them nobody finds an address, so to refuse them is to refuse everything.
 // Conntrack never tracks them.
-std::vector<nft::Rule> Exceptions() {
+std::vector<nft::Rule> Unjudged() {
   const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
   return {
       // icmpv6 type 130-137 return: multicast listeners, routers, neighbours, redirects
@@ -106,7 +106,7 @@ nft::Chain Unknown() {
   return chain;
 }
 
-std::vector<nft::Rule> BySender() {
+std::vector<nft::Rule> JudgeSource() {
   std::vector<nft::Rule> rules;
   rules.reserve(kFamilies.size());
   for (const Family family : kFamilies) {
@@ -117,8 +117,8 @@ std::vector<nft::Rule> BySender() {
 }
 
 nft::Chain JudgeToNode() {
-  nft::Chain chain = {.name = kJudgeToNode, .rules = Exceptions()};
-  Append(chain.rules, BySender());
+  nft::Chain chain = {.name = kJudgeToNode, .rules = Unjudged()};
+  Append(chain.rules, JudgeSource());
   return chain;
 }
 
@@ -132,7 +132,7 @@ std::vector<nft::Rule> DropBorrowed() {
     rules.push_back(nft::Rule()
                         .Only(family)
                         .SaddrIn(SetName(firewall::kAlloc, family))
-                        .SaddrAndIifnameNotIn(SetName(kComesBy, family))
+                        .SaddrAndIifnameNotIn(SetName(kSourceInterfaces, family))
                         .Drop());
   }
   return rules;
@@ -141,10 +141,10 @@ std::vector<nft::Rule> DropBorrowed() {
 // The rules with the maps come as early as possible. If policies are switched while a packet is
 // between the first rule and the maps, the packet finds the new chains empty.
 nft::Chain Judge() {
-  nft::Chain chain = {.name = kJudge, .rules = Exceptions()};
+  nft::Chain chain = {.name = kJudge, .rules = Unjudged()};
   // tcp flags & (syn | ack) != syn jump goes_on
   chain.rules.push_back(nft::Rule().TcpGoesOn().Jump(kGoesOn));
-  Append(chain.rules, BySender());
+  Append(chain.rules, JudgeSource());
   for (const Family family : kFamilies) {
     // ip daddr vmap @in4
     chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kPolicyIn, family)));
@@ -156,7 +156,7 @@ nft::Chain Judge() {
 // Judges a TCP packet of a connection that conntrack does not know: the connection began before the
 // bridge handed its packets over, or it was cut or forgotten. The ports show who opened it. If they
 // do not, policies must allow the connection in both directions.
-nft::Chain GoesOn() {
+nft::Chain UnknownTcp() {
   constexpr std::uint16_t kFirstOfClients = conntrack::kFirstClientPort;
   constexpr std::uint16_t kLastOfServers = kFirstOfClients - 1;
   constexpr std::uint16_t kLast = 65535;
@@ -212,7 +212,7 @@ nft::Chain Refuse() {
   return chain;
 }
 
-std::vector<nft::Rule> Notes(std::string_view noun) {
+std::vector<nft::Rule> RecordFlows(std::string_view noun) {
   std::vector<nft::Rule> rules;
   for (const Family family : kFamilies) {
     const std::string set = SetName(noun, family);
@@ -229,20 +229,20 @@ std::vector<nft::Rule> Notes(std::string_view noun) {
   return rules;
 }
 
-nft::Chain Noted(const char* name, std::string_view noun, std::vector<nft::Rule> decision) {
-  nft::Chain chain = {.name = name, .rules = Notes(noun)};
+nft::Chain RecordAnd(const char* name, std::string_view noun, std::vector<nft::Rule> decision) {
+  nft::Chain chain = {.name = name, .rules = RecordFlows(noun)};
   Append(chain.rules, std::move(decision));
   return chain;
 }
 
 std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
   return {Refuse(),
-          Noted(kRefuseNoted, kRefusedFlows, {nft::Rule().Goto(kRefuse)}),
-          Noted(kDropNoted, kRefusedFlows, {nft::Rule().Drop()}),
-          Noted(kNoteAudited, kAuditedFlows, {}),
+          RecordAnd(kRecordAndRefuse, kRefusedFlows, {nft::Rule().Goto(kRefuse)}),
+          RecordAnd(kRecordAndDrop, kRefusedFlows, {nft::Rule().Drop()}),
+          RecordAnd(kRecordAudited, kAuditedFlows, {}),
           Unknown(),
           Answers(),
-          GoesOn(),
+          UnknownTcp(),
           JudgeToNode(),
           Judge(),
           Admission("admit", Point::kForward, kJudge),

@@ -22,7 +22,7 @@ constexpr std::string_view kAnswersOut = "out_answers";
 // The first set has the addresses to or from which some policy refuses something. The second has
 // each address of an allocation with each interface by which its packets come in.
 constexpr std::string_view kJudged = "judged";
-constexpr std::string_view kComesBy = "comes_by";
+constexpr std::string_view kSourceInterfaces = "comes_by";
 // Prefixes of the names of sets made for policies: the allocations that a selector selects, and a
 // list of prefixes.
 constexpr std::string_view kSelected = "sel";
@@ -34,9 +34,9 @@ constexpr const char* kJudge = "judge";
 constexpr const char* kRefuse = "refuse";
 // Chains that note a new connection in a set of flows, and then refuse it, drop it, or let it go
 // on.
-constexpr const char* kRefuseNoted = "refuse_noted";
-constexpr const char* kDropNoted = "drop_noted";
-constexpr const char* kNoteAudited = "note_audited";
+constexpr const char* kRecordAndRefuse = "refuse_noted";
+constexpr const char* kRecordAndDrop = "drop_noted";
+constexpr const char* kRecordAudited = "note_audited";
 
 // Sets of flows: those that were refused, and those that audited policies would refuse. The key is
 // source, destination (after DNAT), protocol and destination port; 0 for ICMP. A full set takes no

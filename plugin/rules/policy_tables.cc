@@ -23,7 +23,7 @@ std::string SetFor(std::string_view noun, Family family, std::string_view name) 
 }
 
 // Returns the set in which a rule of `step` looks up its peer; empty if it looks up none.
-std::string SetAskedBy(const policy::Step& step, Family family) {
+std::string PeerSetOf(const policy::Step& step, Family family) {
   using PeerIs = policy::Step::PeerIs;
   if (step.peer == PeerIs::kMember) {
     return SetFor(kSelected, family, step.peers);
@@ -73,7 +73,7 @@ class StepRules {
   }
 
   nft::Rule& MatchPeer(nft::Rule& rule, Family family) const {
-    const std::string set = SetAskedBy(step_, family);
+    const std::string set = PeerSetOf(step_, family);
     if (set.empty()) {
       return step_.peer == PeerIs::kNode ? rule.DaddrIsLocal() : rule;
     }
@@ -110,11 +110,11 @@ class StepRules {
         return rule.Goto(is_answer_ ? AnswersOf(step_.next) : step_.next);
       // An answer belongs to a flow that was noted, or let pass, when it began.
       case Outcome::kReject:
-        return rule.Goto(is_answer_ ? kRefuse : kRefuseNoted);
+        return rule.Goto(is_answer_ ? kRefuse : kRecordAndRefuse);
       case Outcome::kDrop:
-        return is_answer_ ? rule.Drop() : rule.Goto(kDropNoted);
+        return is_answer_ ? rule.Drop() : rule.Goto(kRecordAndDrop);
       case Outcome::kWouldRefuse:
-        return is_answer_ ? rule : rule.Jump(kNoteAudited);
+        return is_answer_ ? rule : rule.Jump(kRecordAudited);
       case Outcome::kContinue:
         break;
     }
@@ -194,7 +194,8 @@ std::optional<Error> FindPolicyReadError(state::Host& host) {
     return error;
   }
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  const bool are_lost = (checkpoint && !checkpoint->policy_revision.empty()) || KernelHasPolicies(host);
+  const bool are_lost =
+      (checkpoint && !checkpoint->policy_revision.empty()) || KernelHasPolicies(host);
   return are_lost ? std::optional(state::PolicyFile::Damaged("the file is gone")) : std::nullopt;
 }
 
@@ -305,11 +306,11 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
   return elements;
 }
 
-std::vector<std::string> SetsAskedBy(const policy::Chain& chain) {
+std::vector<std::string> PeerSetsOf(const policy::Chain& chain) {
   std::vector<std::string> sets;
   for (const policy::Step& step : chain.steps) {
     for (const Family family : kFamilies) {
-      if (std::string set = SetAskedBy(step, family); !set.empty()) {
+      if (std::string set = PeerSetOf(step, family); !set.empty()) {
         sets.push_back(std::move(set));
       }
     }

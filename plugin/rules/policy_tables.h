@@ -72,7 +72,7 @@ void AddPolicies(const policy::Program& program,
 // Returns the name of the chain that judges answers by the rules of `chain`.
 [[nodiscard]] std::string AnswersOf(const std::string& chain);
 // Returns the sets that the rules of `chain` look up.
-[[nodiscard]] std::vector<std::string> SetsAskedBy(const policy::Chain& chain);
+[[nodiscard]] std::vector<std::string> PeerSetsOf(const policy::Chain& chain);
 // Returns the elements of the lists of prefixes, which all attachments share.
 [[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
 // Returns whether `element` is in such a list.

@@ -38,7 +38,7 @@ void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
 
 // Returns whether packets for `listener` go to `port` from now on. Packets to ::1 do not: see
 // portmap/rules.cc.
-bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) {
+bool IsShadowedBy(const sockets::Listener& listener, const portmap::DnatEntry& port) {
   if (listener.port != port.host_port) {
     return false;
   }
@@ -63,7 +63,7 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
     // One line per protocol and port, even if it is published on several addresses.
     const std::vector<sockets::Listener>& all = host.Listeners(protocol);
     const auto listener = std::ranges::find_if(
-        all, [&](const sockets::Listener& each) { return LosesTo(each, port); });
+        all, [&](const sockets::Listener& each) { return IsShadowedBy(each, port); });
     if (listener != all.end() && named.emplace(port.protocol, port.host_port).second) {
       found.push_back(Format("host port {} is also used by the node: {} listens on {}",
                              portmap::DescribeHostPort(port),
