@@ -7,14 +7,13 @@
 
 #include <netinet/in.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include "base/file_lock.h"
 #include "base/text.h"
 #include "netlink/conntrack/conntrack.h"
-#include "netlink/probe/injector.h"
 #include "netlink/probe/pending_reset.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/causes/probe_sender.h"
 #include "plugin/link/uplink.h"
 #include "plugin/state/kernel_names.h"
 
@@ -49,14 +48,14 @@ Side SideOf(const probe::Marker& marker, PacketKind packet) {
 class Run {
  public:
   Run(NodeFacts& facts, const Connection& connection)
-      : facts_(facts), host_(facts.host), connection_(connection), flow_(ChooseFlow()) {}
+      : facts_(facts), host_(facts.host), connection_(connection), sender_(facts, connection) {}
 
   Trail Make() {
     RequireUnasked();
     OpenContainers();
     std::optional<probe::PendingReset> reset;
     if (connection_.from == Place::kBeyond && IsTcp()) {
-      reset.emplace(host_.netns, Entry(), Frame(probe::ResetPacket(flow_)));
+      reset.emplace(host_.netns, sender_.Entry(), sender_.Frame(probe::ResetPacket(flow_)));
     }
     std::vector<Watch> watches;
     watches.push_back({.observer = Observer::Start(host_.netns, WhatOnNode()), .is_node = true});
@@ -66,7 +65,7 @@ class Run {
     if (server_ && !(client_ && client_->id() == server_->id())) {
       watches.push_back({.observer = Observer::Start(*server_, WhatInside())});
     }
-    trail_.was_sent = Send();
+    trail_.was_sent = sender_.Send(client_);
     // A rule that drops a packet of this process makes the sending fail, too.
     Await(watches, trail_.was_sent ? kLongest : kMoment);
     reset.reset();
@@ -82,22 +81,6 @@ class Run {
     Side side = Side::kNode;  // the side of the last marker
   };
 
-  // Chooses ports and numbers that are random enough to tell two probes of a node apart. The
-  // kernel's own random numbers may block.
-  [[nodiscard]] probe::Flow ChooseFlow() const {
-    constexpr std::uint16_t kFirstPort = 50000;
-    constexpr std::uint16_t kPorts = 10000;
-    constexpr std::uint32_t kMask = 0x7fffffff;
-    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-    const std::uint64_t chance = StableHash(Cat(now, ' ', ::getpid()));
-    return {.source = connection_.source,
-            .destination = connection_.destination,
-            .protocol = static_cast<std::uint8_t>(connection_.protocol),
-            .source_port = static_cast<std::uint16_t>(kFirstPort + (chance >> 32) % kPorts),
-            .destination_port = connection_.port,
-            .token = static_cast<std::uint32_t>(chance) & kMask};
-  }
-
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
 
   // Deletes the neighbour entry of a server that has not answered: the kernel would not ask for it
@@ -109,7 +92,7 @@ class Run {
     if (gateway) {
       host_.net.ForgetUnanswered(*gateway, connection_.server);
     }
-    const std::optional<Ip> next = NextHop();
+    const std::optional<Ip> next = sender_.NextHop();
     if (connection_.uplink && next) {
       host_.net.ForgetUnanswered(*connection_.uplink, *next);
     }
@@ -155,7 +138,7 @@ class Run {
 
   [[nodiscard]] Observer::What WhatOnNode() {
     Observer::What what = What();
-    if (const std::optional<Ip> next = NextHop()) {
+    if (const std::optional<Ip> next = sender_.NextHop()) {
       what.asked.insert(*next);
     }
     const std::set<std::string> uplinks = Uplinks();
@@ -235,56 +218,6 @@ class Run {
             .family = TableFamily::kInet,
             .point = Point::kInput,
             .device = {}};
-  }
-
-  // Returns the neighbour to which packets that leave the node are sent.
-  [[nodiscard]] std::optional<Ip> NextHop() {
-    const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
-    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = far});
-    return way.error == 0 ? way.gateway : std::nullopt;
-  }
-
-  // ---- sending
-
-  [[nodiscard]] bool Send() {
-    if (connection_.from == Place::kNode) {
-      return probe::SendOwn(host_.netns, flow_, probe::FirstPacket(flow_));
-    }
-    if (connection_.from == Place::kAllocation) {
-      return client_ && probe::SendOwn(*client_, flow_, probe::FirstPacket(flow_));
-    }
-    return probe::Inject(host_.netns, Entry(), Frame(probe::FirstPacket(flow_)));
-  }
-
-  // Builds the frame as a neighbour on the uplink's network sends it.
-  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet) {
-    const rtnl::Link& uplink = *connection_.uplink;
-    const std::optional<rtnl::Neighbour> neighbour =
-        host_.net.FindNeighbour(uplink, NextHop().value_or(connection_.source));
-    constexpr Mac kAnyone = {{0x02, 0, 0, 0, 0, 0x01}};
-    return probe::Framed(TakerOf(uplink), neighbour ? neighbour->mac : kAnyone, packet);
-  }
-
-  // Returns the link that receives the packet: for a bridge one of its ports.
-  [[nodiscard]] int Entry() {
-    const rtnl::Link& uplink = *connection_.uplink;
-    if (uplink.kind == "bridge") {
-      for (const std::string& name : link::FindUplinks(facts_.Links(), uplink)) {
-        const std::optional<rtnl::Link> port = facts_.FindLink(name);
-        if (port && port->operational) {
-          return port->index;
-        }
-      }
-    }
-    return uplink.index;
-  }
-
-  // Returns the MAC that a neighbour on the uplink's network sends to.
-  [[nodiscard]] Mac TakerOf(const rtnl::Link& uplink) const {
-    const std::optional<state::Record>& record = connection_.server_record;
-    const bool is_on_bridge = record && !connection_.IsPublished() && !uplink.name.empty() &&
-                              record->link.bridge == uplink.name;
-    return is_on_bridge ? record->ContainerMac() : uplink.mac;
   }
 
   // ---- watching
@@ -388,7 +321,8 @@ class Run {
   NodeFacts& facts_;
   state::Host& host_;
   const Connection& connection_;
-  probe::Flow flow_;
+  ProbeSender sender_;
+  const probe::Flow& flow_ = sender_.flow();
   std::optional<netlink::Netns> client_;
   std::optional<netlink::Netns> server_;
   Trail trail_;

@@ -24,8 +24,7 @@ using causes::Causes;
 using causes::Connection;
 using causes::Listening;
 
-// Adds the causes whose text is not in the list yet. If not `is_asked_for`, they are about a port
-// that is not in question, and do not end its connections.
+// Adds the causes that are not in the list. Causes of a port that nobody asked for end nothing.
 void AddNew(Causes& causes, Causes more, bool is_asked_for) {
   for (Cause& cause : more) {
     cause.ends = cause.ends && is_asked_for;
@@ -77,8 +76,7 @@ class Inspection {
   }
 
  private:
-  // Runs `look`. If it throws, adds the error to `unknown` and returns false, so that the other
-  // checks still run.
+  // Runs `look`. If it throws, notes the error as unknown and returns false.
   template <typename Look>
   bool Try(Look look) {
     try {
@@ -165,8 +163,7 @@ class Inspection {
     ForgiveAnswered();
   }
 
-  // Probes a port although nobody listens on any, to see whether packets of the client reach the
-  // container. REQUIRES: client_
+  // Probes a port without a listener, to see how far the client's packets get. REQUIRES: client_
   void LookForRefusal() {
     const std::optional<Connection> connection =
         planner_.ToAllocation(record_, portmap::Protocol::kTcp, PortToTry(), *client_);
@@ -246,9 +243,8 @@ class Inspection {
     }
     std::optional<Probed> probed;
     Try([&] { probed = Probe(connection); });
-    // The packets of a named client may arrive on the usual uplink, although the route back to it
-    // is another; strict reverse path filtering drops such packets. Probes that way, too, if the
-    // kernel has ever counted such a drop.
+    // A named client's packets may arrive on the usual uplink although the route back leads through
+    // another. Strict reverse path filtering drops them, which only its counter shows.
     if (probed && probed->diagnosis.way.IsWhole() && port != nullptr &&
         connection.is_client_named && causes::HasReversePathDropped()) {
       if (const auto other = planner_.ByUsualUplink(connection, *port)) {
@@ -266,10 +262,9 @@ class Inspection {
             .diagnosis = causes::Diagnose(facts_, connection)};
   }
 
-  // Adds a probed connection. While our own rules are damaged, adds no causes: drops of others may
-  // hit only packets that our rules no longer accept, so they are examined after the repair. A
-  // cause that was seen without a probe is nearer to the fault than a guess from the station where
-  // the packet ended.
+  // While our own rules are damaged, adds no causes: others may drop only packets that our rules no
+  // longer accept. A cause that was seen without a probe is more exact than a guess from the
+  // station where the packet ended.
   void Add(Probed probed) {
     causes::Diagnosis& diagnosis = probed.diagnosis;
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
@@ -286,9 +281,8 @@ class Inspection {
     sides_.ways.push_back({.title = std::move(probed.title), .way = std::move(diagnosis.way)});
   }
 
-  // If every probed connection was answered, faults on the node are not the reason why a port does
-  // not answer. Faults in the container remain reasons: the kernel answers for a service that is
-  // stopped.
+  // If every probed connection was answered, faults on the node are no reason for silence. Faults
+  // in the container remain reasons: the kernel answers for a service that is stopped.
   void ForgiveAnswered() {
     if (sides_.ways.empty() || has_failed_) {
       return;
@@ -300,8 +294,7 @@ class Inspection {
     }
   }
 
-  // Returns whether `port` is in question. If the typed name is no port of this allocation, all
-  // ports are.
+  // Returns whether `port` is in question; all are, unless the typed name is a port.
   [[nodiscard]] bool IsMeant(const portmap::DnatEntry& port) const {
     const auto is_named = [&](const portmap::DnatEntry& each) {
       return std::to_string(each.host_port) == name_;
