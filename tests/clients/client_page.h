@@ -35,7 +35,7 @@ class ClientPage : public TypedPage {
         etc_({"-t", "overlay", "overlay", "-o", Layers()}, "/etc"),
         cgroups_({"-t", "tmpfs", "tmpfs"}, "/sys/fs/cgroup") {
     InstallPlugin();
-    Must(InShell("nomad-bridge install"));
+    Must(InShell("nomad-bridge install /opt/cni/bin"));
   }
 
   // An image of busybox alone, which runs `command`.

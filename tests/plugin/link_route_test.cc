@@ -64,7 +64,7 @@ TEST_F(Route, ReplacesTheDefaultRouteOfIsDefaultGateway) {
 }
 
 // Else the kernel would send some answers by a network that drops them.
-TEST_F(Route, OfASecondNetworkComesAfterTheFirst) {
+TEST_F(Route, HasAHigherMetricInASecondNetwork) {
   Attach(DualStack());
   Attach(DualStack(R"({"name": "other", "bridge": "br-other",
                        "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}], [{"subnet": "fd08::/64"}]]}})"),

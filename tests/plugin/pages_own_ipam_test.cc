@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kFile = "/opt/cni/bin/own-ipam";
+constexpr const char* kPlugin = "/opt/cni/bin/own-ipam";
 constexpr const char* kPool = "/run/own-ipam";
 
 class OwnIpam : public TypedPage {
@@ -34,7 +34,8 @@ class OwnIpam : public TypedPage {
   }
   // The plugin of the page, with a command before it and one behind it.
   static void Wrap(const std::string& before, const std::string& behind) {
-    WriteProgram(kFile, Cat("#!/bin/sh\n", before, '\n', FindFile(kFile).value(), behind, '\n'));
+    WriteProgram(kPlugin,
+                 Cat("#!/bin/sh\n", before, '\n', FindFile(kPlugin).value(), behind, '\n'));
   }
 
   const Network network_{.list = Example("own-ipam"), .path = "/opt/cni/bin"};
@@ -80,29 +81,29 @@ TEST_F(OwnIpam, ReleasesTheAddressOfAFailedAdd) {
   EXPECT_THAT(AddTo(network_, other), Fails(102, Msg(HasSubstr("web-own-ipam"))));
   EXPECT_THAT(Pool(), IsEmpty());
 
-  const std::string script = FindFile(kFile).value();
-  WriteProgram(kFile, "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || touch /run/deleted\necho useless\n");
+  const std::string script = FindFile(kPlugin).value();
+  WriteProgram(kPlugin, "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || touch /run/deleted\necho useless\n");
   EXPECT_THAT(AddTo(network_, other), Fails(105));
   EXPECT_TRUE(fs::remove("/run/deleted"));
-  WriteProgram(kFile, R"(#!/bin/sh
+  WriteProgram(kPlugin, R"(#!/bin/sh
 [ $CNI_COMMAND = ADD ] || touch /run/deleted
 echo '{ "code": 100, "msg": "the inventory is down" }'
 exit 1
 )");
   EXPECT_THAT(AddTo(network_, other), Fails(100, Msg("the inventory is down")));
   EXPECT_TRUE(fs::remove("/run/deleted"));
-  WriteProgram(kFile, script);
+  WriteProgram(kPlugin, script);
 }
 
 TEST_F(OwnIpam, ReleasesTheAddressOfAKilledAdd) {
-  const std::string script = FindFile(kFile).value();
+  const std::string script = FindFile(kPlugin).value();
   const auto kill_add = [&] {
     Wrap("", "[ $CNI_COMMAND != ADD ] || sleep 60");
     Process add = Process::Start(EntryCommand("ADD", network_, 0, Other(), nullptr));
     EXPECT_TRUE(Soon([] { return Pool().size() == 2; }));
     ::kill(add.pid(), SIGKILL);
     static_cast<void>(add.Wait());
-    WriteProgram(kFile, script);
+    WriteProgram(kPlugin, script);
     ASSERT_EQ(Pool().size(), 2U);
   };
 
@@ -135,10 +136,10 @@ TEST_F(OwnIpam, ReleasesTheAddressOfAnEndedAllocation) {
 
 TEST_F(OwnIpam, IsCalledAgainAfterItsDelHasFailed) {
   const Attached other = MustAdd(network_, Other());
-  const std::string script = FindFile(kFile).value();
-  WriteProgram(kFile, "#!/bin/sh\nexit 1\n");
+  const std::string script = FindFile(kPlugin).value();
+  WriteProgram(kPlugin, "#!/bin/sh\nexit 1\n");
   EXPECT_THAT(DelFrom(network_, other), Fails(104));
-  WriteProgram(kFile, script);
+  WriteProgram(kPlugin, script);
   EXPECT_EQ(Pool().size(), 2U);
 
   MustDelFrom(network_, other);

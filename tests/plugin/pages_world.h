@@ -3,7 +3,8 @@
 // Shapes    A block is the text between ```sh and ```. It is typed into its own shell, in the
 //           directory that Here() names. Its output is compared with the next ```text block. In
 //           that block "..." matches any text, and so does the "…" of a cell that a terminal cuts;
-//           a number matches any number.
+//           a number matches any number. A text block that begins with "$ COMMAND" has its own
+//           command.
 // Programs  /opt has only what a page installs. nomad, systemctl, dpkg and go are stand-ins in
 //           /run/bin; this file and tests/plugin/nomad define them.
 #pragma once
@@ -80,10 +81,18 @@ class TypedPage : public World {
       if ((*at)[1] == "sh") {
         blocks_.push_back({.commands = (*at)[2], .shown = {}});
       } else if ((*at)[1] == "text") {
-        blocks_.at(blocks_.size() - 1).shown = (*at)[2];
+        ReadShown((*at)[2]);
       } else {
         files_[(*at)[1]] += (*at)[2].str() + '\n';
       }
+    }
+  }
+
+  // What the page calls `name` has another name here.
+  void Call(const std::string& name, const std::string& here) {
+    for (Block& block : blocks_) {
+      block.commands = std::regex_replace(block.commands, std::regex(name), here);
+      block.shown = std::regex_replace(block.shown, std::regex(name), here);
     }
   }
 
@@ -125,6 +134,15 @@ class TypedPage : public World {
     return outcome;
   }
 
+  void ReadShown(const std::string& text) {
+    if (text.starts_with("$ ")) {
+      const std::size_t end = text.find('\n');
+      blocks_.push_back({.commands = text.substr(2, end - 2), .shown = text.substr(end + 1)});
+    } else {
+      blocks_.at(blocks_.size() - 1).shown = text;
+    }
+  }
+
   // Columns are as wide as what is in them.
   [[nodiscard]] static std::string PatternOf(const std::string& line) {
     std::string pattern = std::regex_replace(line, std::regex("[.^$|()\\[\\]{}*+?\\\\]"), "\\$&");
@@ -133,6 +151,11 @@ class TypedPage : public World {
     pattern = std::regex_replace(pattern, std::regex("\\b[0-9a-f]{8}\\b"), "[0-9a-f]{8}");
     pattern =
         std::regex_replace(pattern, std::regex("\\b[0-9-]{10}T[0-9:]{8}Z"), "[0-9-]+T[0-9:]+Z");
+    pattern =
+        std::regex_replace(pattern, std::regex("\\b[0-9]+\\\\.[0-9]+ [kM]B"), "[0-9.]+ [kM]?B");
+    pattern = std::regex_replace(pattern, std::regex("\\b[0-9]+ [kM]B"), "[0-9.]+ [kM]?B");
+    pattern = std::regex_replace(pattern, std::regex("handle [0-9]+"), "handle [0-9]+");
+    pattern = std::regex_replace(pattern, std::regex("\\b[0-9]+[smhd] "), "[0-9]+[smhd] ");
     pattern = std::regex_replace(pattern, std::regex("\\b[0-9]+( |s |$)"), "[0-9]+$1");
     return std::regex_replace(pattern, std::regex(" +"), " +");
   }
