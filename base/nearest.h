@@ -8,8 +8,8 @@
 namespace nomad_bridge {
 
 // Returns the member of `known` that is nearest to `typed`, by the number of characters to add,
-// remove or change. Returns "" if that number is more than half of the characters typed, or more
-// than three.
+// remove or change. Returns "" if that number is more than three, or more than half of the
+// characters typed; one change is always allowed.
 [[nodiscard]] std::string_view FindNearest(std::string_view typed,
                                            const std::vector<std::string_view>& known);
 

@@ -23,10 +23,10 @@ struct AddressPolicy {
   bool masquerade = false;      // masq4/6: its packets leave with the node's address (ipMasq)
   bool masquerade_lan = false;  // masqlan4/6: the same on a bridge without our gateway
   bool random_ports = false;    // randomports4/6: the source ports are random, too (randomPorts)
-  // snat4/6: packets to it get the bridge's address as source if replies would otherwise bypass the
-  // node (snat)
+  // snat4/6: packets to its published ports get the bridge's address as source if replies would
+  // otherwise bypass the node (snat)
   bool snat = false;
-  bool masquerade_all = false;  // masqall4/6: the same for all packets (masqAll)
+  bool masquerade_all = false;  // masqall4/6: all packets to its published ports get it (masqAll)
   Inbound inbound = Inbound::kAny;
 };
 

@@ -105,8 +105,8 @@ struct Search {
     return taken == run.last ? std::nullopt : std::optional(taken.Plus(1));
   }
 
-  // Looks at each address of a run that is nearly full. Takes at most as many steps as there are
-  // leases, however long the run is.
+  // Looks at one address after the other, for a run that is nearly full. Takes about as many steps
+  // as there are leases, however long the run is.
   [[nodiscard]] std::optional<Ip> FindOneByOne(const Run& run) const {
     Ip ip = run.first;
     while (!IsFree(run, ip)) {

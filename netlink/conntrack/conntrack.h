@@ -40,9 +40,9 @@ enum class Which {
   kRedirected,    // the destination is translated
 };
 
-// Matches UDP flows by the members that are set: the source; the destination port, with or without
-// the destination address; or `answered_by`, the address that answers come from and that packets
-// reach after translation.
+// Matches the UDP flows that have all members that are set. Callers set one of these: the source;
+// the port of the destination, with or without its address; source, destination and port; or
+// `answered_by`, the address that answers come from and that packets reach after translation.
 struct UdpFlows {
   Family family = Family::kIpv4;
   std::optional<Ip> source;

@@ -74,9 +74,9 @@ struct InUse {
 // been set since. So the lease is stale only if also no container has the address, and the owner
 // has no record of this boot.
 bool IsStale(state::Host& host,
-            const ipam::Store& store,
-            const AttachmentId& owner,
-            const Ip& address) {
+             const ipam::Store& store,
+             const AttachmentId& owner,
+             const Ip& address) {
   // An operator reserves an address with a file that names no interface.
   return !owner.ifname.empty() &&
          (store.FindOwner(address) == ipam::kLeasedElsewhere ||
@@ -155,9 +155,9 @@ struct Attempt {
 
 // Chooses addresses, writes the record, reserves the leases, in this order.
 Attempt TryAcquire(state::Host& host,
-                  const config::Config& config,
-                  const state::Record& intent,
-                  const std::optional<state::Record>& earlier) {
+                   const config::Config& config,
+                   const state::Record& intent,
+                   const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
   link::HeldAddresses held(host);
   if (store.IsNew()) {
@@ -200,9 +200,9 @@ std::string Describe(const ipam::RangeSet& set) {
 // second would find it locked or already gone, and report a full pool. Each command therefore first
 // tries again, because the command before it may have freed an address.
 Attempt TryAcquireFromFull(state::Host& host,
-                          const config::Config& config,
-                          const state::Record& intent,
-                          const std::optional<state::Record>& earlier) {
+                           const config::Config& config,
+                           const state::Record& intent,
+                           const std::optional<state::Record>& earlier) {
   const std::string& network = intent.id.network;
   const FileLock one_at_a_time = host.records.LockPool(network);
   Attempt attempt = TryAcquire(host, config, intent, earlier);

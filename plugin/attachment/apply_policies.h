@@ -34,9 +34,9 @@ struct ApplyReport {
 // Replaces the policies in force by `program`. `directory` has the files of `program`; it is empty
 // if no file names policies. Mode kLook changes nothing.
 ApplyReport ApplyPolicies(state::Host& host,
-                           const policy::Program& program,
-                           const std::string& directory,
-                           Mode mode);
+                          const policy::Program& program,
+                          const std::string& directory,
+                          Mode mode);
 
 // Ends those connections from and to live attachments that the policies in force refuse. Returns
 // how many it ended. Without this call, connections that began before `apply` go on. A connection

@@ -5,8 +5,9 @@
 // Stale    An attachment is stale if its namespace is gone, or if a killed command left it
 //          (liveness.h). For a GC with a list of valid attachments every other attachment is stale.
 //          An attachment that a command works on counts as alive.
-// Leases   A lease file by which an operator reserves an address (ipam/store.h) stays. A lease
-//          without a record is released if it predates the boot and no container has the address
+// Leases   A lease file by which an operator reserves an address (ipam/store.h) stays. With a list
+//          of valid attachments, every other lease without a record is released. Without a list, it
+//          is released if it predates the boot and no container has the address
 //          (link/liveness.h). The operator's gc also releases a lease of this boot, if its owner
 //          has neither a link of ours nor rules of the reference plugins.
 // Records  A void record (state/record_store.h) of an attachment without a link is removed.

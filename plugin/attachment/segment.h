@@ -17,8 +17,9 @@
 
 namespace nomad_bridge::attachment {
 
-// Returns a key for everything in a record that CheckSegment() and rules::CheckLocalhost() look at:
-// for two records with the same key, they need to be called only once.
+// Returns a key for the links, addresses and options of a record that CheckSegment() and
+// rules::CheckLocalhost() look at: they are called only once for all records with the same key. The
+// key has neither the record's policies nor the families of its ports.
 [[nodiscard]] std::string SegmentKey(const state::Record& record);
 
 // Returns the bridge; nullopt if `record` has none, or if the bridge is missing and is not created.

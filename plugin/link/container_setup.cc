@@ -79,9 +79,10 @@ void AwaitTraffic(state::Host& host,
 }
 
 // Returns the metric with which a default route out of `link` comes after the default routes out of
-// the container's other interfaces; 0 if there are none. With equal metrics the kernel would choose
-// anew for each connection: for IPv4 the gateway that answered last, for IPv6 either. Answers would
-// then leave by a network whose source check drops them.
+// the container's other interfaces; 0, which leaves the metric to the kernel, if there are none.
+// With equal metrics the kernel would choose anew for each connection: for IPv4 the gateway that
+// answered last, for IPv6 either. Some answers would then leave by a network whose source check
+// drops them.
 std::uint32_t FindMetric(Container& container, const rtnl::Link& link, const Cidr& everywhere) {
   std::uint32_t metric = 0;
   for (const auto& [index, routes] : container.net.RoutesByLink()) {

@@ -52,7 +52,7 @@ struct Node {
   // Returns the elements of the array under `name`; none if it is missing. With `some`, "peer",
   // throws if the array is empty.
   [[nodiscard]] const std::vector<Node>& FindArray(std::string_view name,
-                                                    std::string_view some = {}) const;
+                                                   std::string_view some = {}) const;
   [[nodiscard]] const std::string& String(std::string_view allowed) const;
   [[nodiscard]] bool Bool() const;
 

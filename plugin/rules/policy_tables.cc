@@ -34,7 +34,7 @@ std::string PeerSetOf(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
-// Which packets a chain judges. An answer is a packet to the sender of a request.
+// Which packets of a connection a chain judges: the client's, or the answers to the client.
 enum class Packet { kRequest, kAnswer };
 
 // Turns one step of a chain into nf_tables rules: one rule, or one per family if it names

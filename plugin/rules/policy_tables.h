@@ -28,8 +28,8 @@
 namespace nomad_bridge::rules {
 
 // Returns why the policies in force cannot be read; nullopt if they can, or if there are none. Also
-// returns an error if the file is gone, but the checkpoint or the kernel still has policies: nobody
-// may let in what they refuse. Asks the kernel only if there is no file.
+// returns an error if the file is gone, but the checkpoint or the kernel still has policies: what
+// they refuse must stay refused. Asks the kernel only if there is no file.
 [[nodiscard]] std::optional<Error> FindPolicyReadError(state::Host& host);
 // Throws what FindPolicyReadError() returns.
 void RequireReadablePolicies(state::Host& host);
