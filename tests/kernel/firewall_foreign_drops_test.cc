@@ -36,7 +36,7 @@ class ForeignDrops : public World {
     host().Nft(Cat("table inet mine {\n", text, "\n}\n"));
   }
 
-  // A line for each; "" if there is none.
+  // Returns a line for each drop; "" if there is none.
   std::string Found() {
     std::vector<std::string> found;
     for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
@@ -242,7 +242,7 @@ TEST_F(ForeignDrops, IncludeOtherTablesOfIptables) {
   EXPECT_EQ(Found(), "");
 }
 
-// Of a map whose last element has all keys that the others do not have.
+// The last element of the map, "*", stands for all keys that no other element has.
 TEST_F(ForeignDrops, IncludeTheCatchAllElementOfAMap) {
   if (host()
           .Run(Words("nft add table t; add map t m { type mark : verdict; elements = { * : drop "
@@ -260,7 +260,7 @@ TEST_F(ForeignDrops, IncludeTheCatchAllElementOfAMap) {
   EXPECT_EQ(found_with("tcp dport vmap { 80 : accept, * : drop }"), "");
 }
 
-// Neither what a program decides that reads the queue is known, nor what an xt match asks for.
+// We know neither what a program that reads the queue decides, nor what an xt match tests.
 TEST_F(ForeignDrops, LeaveOutRulesThatExtensionsDecide) {
   for (const char* const rule : {"-j NFQUEUE --queue-num 7", "-m mark --mark 0x7 -j ACCEPT"}) {
     host().Must(Words("iptables -t mangle -P FORWARD DROP"));

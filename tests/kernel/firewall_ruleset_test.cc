@@ -16,7 +16,7 @@ class Ruleset : public RulesetWorld {
     return host().Must(Words(Cat("nft list ", what)));
   }
 
-  // The same in no order: what was added again stands last.
+  // The same without an order: elements that were added again come last.
   std::multiset<std::string> Lines() {
     std::istringstream list(List());
     std::multiset<std::string> lines;
@@ -54,7 +54,7 @@ TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
   EXPECT_EQ(List(), before);
 }
 
-TEST_F(Ruleset, IsChangedUnlessAnotherProgramChangesIt) {
+TEST_F(Ruleset, IsChangedAgainOnTheGenerationOfTheLastChange) {
   std::optional<std::uint32_t> generation = Put(DesiredOf(2)).generation;
   for (const int n : {3, 4, 5}) {
     generation = Commit(Adding(DesiredOf(n)), generation.value()).generation;
@@ -372,7 +372,7 @@ TEST_F(Ruleset, ReportsEveryRefusalOfALargeBatch) {
   EXPECT_THAT(Put(DesiredOf(2)).repaired, IsEmpty()) << "the socket is out of step";
 }
 
-// Of the batch, not of one of its messages.
+// The error is about the whole batch, not about one of its messages.
 TEST_F(Ruleset, ReportsThatItMayNotBeChanged) {
   nft::Batch batch;
   batch.AddTable(table_.id);

@@ -116,7 +116,7 @@ TEST_F(StaticRules, AreAddedForANewNetwork) {
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
-// nft prints no comment that iptables-restore has made, so that it is lost with its list.
+// nft does not print comments that iptables-restore has made, so they are not in its list.
 TEST_F(StaticRules, AreTheSameAfterTheyWereSavedAndLoaded) {
   Put(DesiredOf(2));
   for (const char* const way :

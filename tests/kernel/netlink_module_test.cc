@@ -10,9 +10,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-// What the kernel starts to load a module, as long as this lives: first somebody else changes the
-// ruleset of this process's network namespace. The kernel starts it in the machine's first
-// namespaces.
+// While this object exists, the program that the kernel starts to load a module first changes the
+// ruleset of this process's network namespace, as another program might. The kernel starts that
+// program in the machine's first namespaces.
 class ChangedWhileLoading {
  public:
   explicit ChangedWhileLoading(const Node& node) : node_(node) {

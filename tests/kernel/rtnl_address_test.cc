@@ -51,7 +51,7 @@ class RtnlRoute : public RtnlAddress {};
 
 class RtnlDuplicateDetection : public RtnlAddress {
  protected:
-  // Has the kernel look for 2001:db8::5 behind 'd0', after `command`.
+  // Runs `command`, then adds 2001:db8::5 to 'd0', so that the kernel looks for a duplicate.
   void DetectAfter(const std::string& command) {
     container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
     container().Must(Words(command));
@@ -94,8 +94,8 @@ TEST_F(RtnlAddress, IsUsableAtOnceInIpv6) {
   EXPECT_FALSE(shown.at(0).contains("tentative"));
 }
 
-// The kernel finishes it behind our back: see AwaitLocal. A file, because it is read sooner than
-// a program has started.
+// A worker of the kernel makes both later: see AwaitLocal(). The test reads files, because starting
+// a program would take so long that both would exist by then.
 TEST_F(RtnlAddress, HasItsLocalRouteAndItsGroupAtOnceInIpv6) {
   for (int i = 0x10; i < 0x60; ++i) {
     const std::string last = Cat("00", "0123456789abcdef"[i / 16], "0123456789abcdef"[i % 16]);

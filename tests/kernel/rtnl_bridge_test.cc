@@ -26,7 +26,7 @@ class RtnlBridge : public RtnlWorld {
     return LinkOn(node, port).at("linkinfo").at("info_slave_data").at(name).get<bool>();
   }
 
-  // Nobody knows anybody: the next packet is preceded by a broadcast.
+  // Empties all neighbour tables, so that a broadcast precedes the next packet.
   void ForgetNeighbours() {
     for (const Node* node : {&host(), &container(), &other_}) {
       node->Must({"ip", "neighbour", "flush", "all"});
@@ -103,7 +103,7 @@ TEST_F(RtnlBridge, KeepsAMacThatIsFixedAndAcceptsItsFrames) {
               HasSubstr(Cat(bridge.mac, " dev br1 master br1 permanent")));
 }
 
-TEST_F(RtnlPort, ReachesOnlyTheBridgeIfIsolated) {
+TEST_F(RtnlPort, ReachesTheBridgeButNoIsolatedPortIfIsolated) {
   EXPECT_TRUE(Ping(container(), "10.0.0.11"));
 
   net_.Change(Port("port-a"), {.port = PortFlags{.isolated = true}});
@@ -232,7 +232,7 @@ TEST_P(RtnlPortLock, KeepsAnotherPortFromTakingTheMac) {
     return;
   }
   ASSERT_TRUE(Ping(container(), "10.0.0.1"));
-  // The other port is not locked: the bridge learns from it, but for what it has been told.
+  // The other port is not locked: the bridge learns from it, but must keep the static entry.
   other_.Must({"ip", "link", "set", "eth0", "address", kHonestMac.Text()});
   static_cast<void>(Ping(other_, "10.0.0.1"));
 

@@ -208,7 +208,7 @@ TEST_F(RtnlVlan, LockHoldsInTheVlanOfAPort) {
   container().Must({"ip", "neighbour", "flush", "all"});
   EXPECT_FALSE(Ping(container(), "10.0.0.11"));
 
-  // A VLAN that the port gets later needs it once more.
+  // For a VLAN that the port gets later, LockPort() must be called again.
   Set("port-a", {.untagged = 100, .tagged = {{7, 10}}});
   EXPECT_FALSE(net_.IsPortLocked(Port("port-a"), honest));
   net_.LockPort(Port("port-a"), honest);

@@ -293,7 +293,7 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
 }
 
 // Both as they were printed before either was pasted.
-TEST_F(Inspect, PrintsFixesForTwoNetworksThatDoNotCollide) {
+TEST_F(Inspect, GivesTwoNetworksFixesThatDoNotCollide) {
   Serve();
   const json third =
       Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});

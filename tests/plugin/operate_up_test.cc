@@ -166,7 +166,7 @@ class SharedDirectory : public Up, public ::testing::WithParamInterface<const ch
   Mounted opt_{{"-t", "tmpfs", "tmpfs"}, "/opt"};
 };
 
-TEST_P(SharedDirectory, IsReadOnlyForListsWithOurType) {
+TEST_P(SharedDirectory, IsSearchedOnlyForListsWithOurType) {
   const Mounted etc({"--bind", "/run/etc"}, "/etc");
   for (const char* const line : {"up", "up /etc/cni/net.d"}) {
     EXPECT_EQ(Output(line), "network 'nomad' is up: nomad 172.26.64.1/20\n") << line;

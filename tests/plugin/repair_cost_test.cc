@@ -252,7 +252,7 @@ TEST_F(Cost, GcCostIsNotQuadraticInTheKeptLeases) {
 }
 
 // ADDs wait for it.
-TEST_F(Cost, GcOnlyReadsLeasesUnderTheirLock) {
+TEST_F(Cost, GcReadsNothingButLeasesUnderTheirLock) {
   WarmUp();
   for (int n = 1; n < 10; ++n) {
     std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";

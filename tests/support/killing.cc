@@ -86,8 +86,9 @@ Process StartTraced(Command command, long options) {
   return process;
 }
 
-// Calls `at` with N before each N-th call of `traced`, which is stopped, until `traced` has ended,
-// with `status` as waitpid(2) returns it. Returns the number of calls.
+// Lets `traced`, which is stopped, run to its end. Calls `at` before each of its calls that others
+// can see, with the number of that call. Sets `status` as waitpid(2) does. Returns how many such
+// calls there were.
 int Follow(pid_t traced, int& status, const AtCall& at) {
   int calls = 0;
   bool begins_again = false;

@@ -21,8 +21,8 @@ struct Killing {
 // `nth` starts at 1; 0 only counts.
 [[nodiscard]] Killing RunKilledAt(Command command, int nth);
 
-// For races: holds the program just before the same N-th call while `act` changes something, and
-// then lets it go on.
+// For races: holds the program just before its N-th call while `act` changes something, and then
+// lets it go on.
 [[nodiscard]] Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act);
 
 // Calls `look` before every such call, while the program is held.

@@ -49,7 +49,7 @@ TEST_F(File, IsReplacedAndLeavesNothingElse) {
   EXPECT_EQ(Entries(directory_).size(), 1U);
 }
 
-// Who has it open reads on in the old one: at no moment is there half of it.
+// A program that has the file open goes on reading the old file. Nobody ever sees half a file.
 TEST_F(File, IsReplacedByAnother) {
   ReplaceFile(Path("a"), "first");
   const UniqueFd reader(::open(Path("a").c_str(), O_RDONLY | O_CLOEXEC));

@@ -112,8 +112,8 @@ TEST(ParseArgs, MakesLabelsValidUtf8) {
             (cni::Labels{{"k?", "a?"}, {"NOMAD_JOB_ID", "??"}}));
 }
 
-// Whatever comes: labels that hold what stood there (broken UTF-8 as '?'), or an error that any
-// output can carry.
+// For any text, the result is either labels with that text (broken UTF-8 as '?'), or an error that
+// any output can carry.
 TEST(ParseArgs, NeverMisreadsRandomText) {
   std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same cases every time
   constexpr std::string_view kLikely = "==;;AaIiPpMmCc10./:\"\\\n\xff\xc3";

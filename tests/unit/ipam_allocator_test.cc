@@ -81,7 +81,7 @@ TEST_F(Allocator, PassesOverAddressesInUse) {
   EXPECT_THAT(Addresses(request), ElementsAre("10.0.0.6/29")) << "refused by its element's owner";
 }
 
-// Whoever is asked may have to ask the kernel: not of each address of a pool that is nearly full.
+// The check may need the kernel, so it must not run for each address of a pool that is nearly full.
 TEST_F(Allocator, ChecksFewAddressesForUse) {
   Use({{Spec("10.0.0.0/20")}});
   Fill("10.0.0.2", 3000);

@@ -12,7 +12,7 @@ Cidr Prefix(const std::string& text) {
   return Cidr::Parse(text).value();
 }
 
-// Its expressions behind the two that every rule of family `number` begins with.
+// Returns the rule's expressions after the two with which every rule of family `number` begins.
 std::vector<std::string> OfFamily(const char* number, const nft::Rule& rule) {
   std::vector<std::string> texts = nft::ExpressionTexts(rule);
   EXPECT_EQ(texts.at(0), "[ meta load nfproto => reg 1 ]");

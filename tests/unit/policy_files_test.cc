@@ -168,7 +168,8 @@ TEST_F(PolicyFiles, SayThatTheNodeIsNeverShutOut) {
   EXPECT_THAT(remarks(), ElementsAre(HasSubstr("a.json:2:63: the node always reaches")));
 }
 
-// A writer without pause: what is read is one state of the file or another, or refused as changing.
+// While a writer changes the file without a pause, each read sees one whole state of the file, or
+// refuses the file because it changes.
 TEST_F(PolicyFiles, AreNotReadHalfWritten) {
   const std::string one = R"({"version": 1, "policies": [], "addresses": {"a": ["10.0.0.1"]}})";
   const std::string other = R"({"version": 1, "policies": [], "addresses": {"a": ["10.0.0.2"]}})";

@@ -148,7 +148,8 @@ TEST_F(PolicyProgram, NamesAListByItsContent) {
   EXPECT_EQ(one.Counters().begin()->first, other.Counters().begin()->first);
 }
 
-// Neither a glob nor a selector's set: a namespace that is called "*" is not all of them.
+// An allocation of a namespace that is called "*" belongs to that namespace only: the name is no
+// glob, and is not mixed up with a selector's set.
 TEST_F(PolicyProgram, HasASetOfEachNamespaceWhereSomePolicySaysSo) {
   const Program program = Compile(
       R"({"name": "ns", "to": {"namespace": "*"}, "allow": [

@@ -53,7 +53,7 @@ std::string Described(const nft::Chain& chain) {
   return text + '\n';
 }
 
-// Of values alone: not of how a version of libnftnl prints or sends them.
+// Describes only values, no matter how a version of libnftnl prints or sends them.
 std::string Described(const firewall::Tables& tables) {
   std::string text;
   for (const nft::Table& table : tables) {
