@@ -132,8 +132,8 @@ void CheckShadowedPorts(Examination& node) {
   }
   node.AddAll(Verdict::kWarn,
               rules::FindOwnListeners(node.host, all),
-              Fix::Advice("stop the service, or move it to another port: the allocation gets all "
-                          "connections to this one"));
+              Fix::Advice("stop the service, or move it to another port: connections to the "
+                          "published port reach only the allocation"));
 }
 
 void CheckOrphanLeases(Examination& node) {

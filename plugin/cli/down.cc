@@ -96,10 +96,10 @@ bool IsWanted(state::Host& host, const rtnl::Link& bridge) {
 
 std::string RemoveBridge(state::Host& host, const rtnl::Link& link, Mode mode) {
   if (IsWanted(host, link)) {
-    return Format("bridge {}: left, an ADD needs it\n", link.name);
+    return Format("bridge {}: kept, an ADD needs it\n", link.name);
   }
   if (!host.net.Ports(link.index).empty()) {
-    return Format("bridge {}: left, something is plugged into it\n", link.name);
+    return Format("bridge {}: kept, something is plugged into it\n", link.name);
   }
   if (mode == Mode::kRepair) {
     host.net.EnsureLinkGone(link.name);
@@ -158,7 +158,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
     return "";
   }
   if (!link::IsOursAlone(host.net, *link)) {
-    return Format("bridge {}: left, it is not ours\n", bridge);
+    return Format("bridge {}: kept, it is not ours\n", bridge);
   }
   return RemoveBridge(host, *link, mode);
 }

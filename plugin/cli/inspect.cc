@@ -385,8 +385,8 @@ allocation's own address.
 -from's ADDRESS begins.
 
 Exit 1: something is wrong, a connection gets no answer, or not exactly one
-allocation has that name. Exit 2: inspect cannot find out, because it does not
-run as root, or because something cannot be read or probed.
+allocation has that name. Exit 2: the answer is unknown, because inspect does
+not run as root, or because something cannot be read or probed.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

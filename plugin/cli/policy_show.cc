@@ -151,7 +151,7 @@ Shown Examine(state::Host& host, const Attachment& attachment) {
 
 std::string ShowRulesOf(const Shown& shown) {
   const auto [in, out] = shown.reach;
-  constexpr std::string_view kNone = "everything: no policy selects it";
+  constexpr std::string_view kNone = "everything: no policy restricts this";
   return Cat(Format("Allocation  {}  {}\nReached by  {}\nReaches by  {}\n",
                     ShortId(shown.attachment.Allocation()),
                     cni::Describe(shown.attachment.record->labels),

@@ -96,8 +96,7 @@ int RunStatus(const Arguments& arguments) {
   if (!host.policy.AreApplied() && !arguments.Has("json")) {
     LogLine("{}",
             "no policies were applied since the node booted (a directory without files does not "
-            "count): "
-            "nomad-bridge policy apply");
+            "count): nomad-bridge policy apply");
   }
   if (arguments.Has("flows")) {
     return RunFlows(host, arguments);

@@ -90,7 +90,7 @@ Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   };
   const auto [worst, best] = std::ranges::minmax_element(all, {}, rank);
   if (worst->answer.is_allowed != best->answer.is_allowed) {
-    LogLine("{}", "not all of these connections are refused: they differ in addresses or ports");
+    LogLine("{}", "not all connections between these ends are refused: addresses or ports differ");
   }
   return *worst;
 }
@@ -173,7 +173,7 @@ that lives here by its job, group, ID, interface or published port. A port that
 the node publishes leads to the allocation behind it. A word stands for all
 that it describes: refused if one is. "api#0" is the first allow of the policy
 api, "api#deny0" its first deny, "api" what it leaves closed. Exit 0: allowed,
-1: refused, 2: misunderstood.
+1: refused, 2: wrong arguments, or no answer.
 )",
     .flags = kPolicyTestFlags,
     .run = RunPolicyTest};

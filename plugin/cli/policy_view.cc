@@ -192,7 +192,7 @@ std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attac
       Format("reached by {}; reaches by {}", judges->reach.in, judges->reach.out)};
   for (const RuleCount& count : judges->refusals) {
     if (count.packets != 0) {
-      lines.push_back(Format("{}: {} {} since {}, counted for all allocations that it selects",
+      lines.push_back(Format("{}: {} {} since {}, for all allocations that the policy selects",
                              count.rule,
                              Counted(count.packets, "connection"),
                              count.what == What::kRefused ? "refused" : "would be refused",

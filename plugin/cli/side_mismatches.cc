@@ -234,11 +234,11 @@ class Inspection {
   std::optional<Probed> ProbeOne(const Connection& connection,
                                  const portmap::DnatEntry* port = nullptr) {
     if (!question_.probes) {
-      AddNote("nothing was sent, so rules and routes on the way were not checked");
+      AddNote("nothing was sent, so not all rules and routes on the way were checked");
       return std::nullopt;
     }
     if (connection.protocol == portmap::Protocol::kSctp) {
-      AddNote("SCTP is not probed, so no way is shown");
+      AddNote("SCTP is not probed, so its way is not shown");
       return std::nullopt;
     }
     std::optional<Probed> probed;
@@ -281,8 +281,8 @@ class Inspection {
     sides_.ways.push_back({.title = std::move(probed.title), .way = std::move(diagnosis.way)});
   }
 
-  // If every probed connection was answered, faults on the node are no reason for silence. Faults
-  // in the container remain reasons: the kernel answers for a service that is stopped.
+  // If every probed connection was answered, a fault on the node is no reason for silence unless it
+  // is beyond the probe. Faults in the container remain: the kernel answers for a stopped service.
   void ForgiveAnswered() {
     if (sides_.ways.empty() || has_failed_) {
       return;

@@ -73,7 +73,7 @@ NodeConfig ReadNodeConfig() {
       throw Error(error.code(),
                   error.msg(),
                   Cat(error.details().empty() ? "" : Cat(error.details(), "; "),
-                      "correct it there: without it, nobody knows whether policies are required"));
+                      "correct it there: until then, nobody knows whether policies are required"));
     }
     return {.ignore = {}, .problems = {error.what()}};
   }

@@ -201,7 +201,7 @@ TEST_F(PolicyShown, TestKnowsThePrefixesThatCoverLabels) {
   EXPECT_THAT(ask("ns=dev,job=test"),
               Exits(1,
                     Out(StartsWith("refused by near at the target")),
-                    Err(HasSubstr("not all of these connections"))));
+                    Err(HasSubstr("not all connections between these ends"))));
   Apply({{{"name", "not-there"},
           {"from", {{"namespace", "dev"}}},
           {"deny", {{{"to", {"172.26.64.0/20", "fd00:26::/64"}}}}}}});

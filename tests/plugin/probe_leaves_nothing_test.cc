@@ -141,7 +141,7 @@ TEST_F(ProbeWithoutBpf, ReportsWhatItCannotProbe) {
   EXPECT_EQ(without.exit_code, 2) << without;
   EXPECT_THAT(without.out, HasSubstr("Unknown "));
   EXPECT_THAT(RunLine("inspect 8080 -no-probe"),
-              Exits(0, Out(HasSubstr("nothing was sent, so rules and routes"))));
+              Exits(0, Out(HasSubstr("nothing was sent, so not all rules and routes"))));
 }
 
 class DoctorProbe : public ProbeWorld {};
