@@ -12,8 +12,9 @@ struct Cause {
   std::string text;
   Fix fix;
   bool is_passing = false;  // ends by itself
-  bool is_meant = false;    // intended: by the operator's own rule or policy
-  bool ends = true;         // ends the connection; false: the fault does harm elsewhere
+  // No fault: a policy, or a rule that is there on purpose, or a silent sandbox or virtual machine.
+  bool is_meant = false;
+  bool ends = true;  // ends the connection; false: the fault does harm elsewhere
   // The fault is beyond the end of the probe: it may end a connection whose probe was answered.
   bool is_unprobed = false;
 

@@ -54,8 +54,8 @@ std::optional<Ip> AnotherIn(const Cidr& network, const std::set<Ip>& known) {
   return std::nullopt;
 }
 
-// Returns the address of a machine beyond `uplink`: link::InternetAddress() if the route
-// to it leads through the uplink; else another address of the uplink's own network.
+// Returns an address beyond `uplink`: link::InternetAddress() if the route to it leads through the
+// uplink; else another address of the uplink's own network.
 std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
   const Ip beyond = link::InternetAddress(family);
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = beyond});

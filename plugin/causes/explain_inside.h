@@ -1,4 +1,5 @@
-// Explains what happens inside the containers at both ends. Used by explain.h only.
+// Explains what happens inside the containers at both ends. Only explain.cc and explain_rules.cc
+// use it.
 //
 // Errors   kKernel
 #pragma once

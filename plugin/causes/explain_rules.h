@@ -1,5 +1,5 @@
-// Explains what rules do to a connection: they end it, or lead it elsewhere. Used by explain.h
-// only.
+// Explains what rules do to a connection: they end it, or lead it elsewhere. Only explain.cc uses
+// it.
 //
 // Errors   kKernel
 #pragma once

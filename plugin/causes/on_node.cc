@@ -242,7 +242,7 @@ Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
   const std::optional<rtnl::Link> bridge = facts.FindLink(record.link.bridge);
   if (!veth || !bridge || !bridge->up || !veth->operational || veth->master != bridge->index ||
       veth->forwarding) {
-    return {};  // a reconcile reports the missing link
+    return {};  // the port forwards, or a reconcile reports why not
   }
   Cause held{.text = Format("bridge port '{}' does not forward", veth->name)};
   if (bridge->forward_delay == 0) {  // no spanning tree, which alone may block a port

@@ -9,7 +9,6 @@
 #include <poll.h>
 
 #include "base/file_lock.h"
-#include "base/text.h"
 #include "netlink/conntrack/conntrack.h"
 #include "netlink/probe/pending_reset.h"
 #include "plugin/causes/in_container.h"
@@ -83,8 +82,8 @@ class Run {
 
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
 
-  // Deletes the neighbour entry of a server that has not answered: the kernel would not ask for it
-  // again soon.
+  // Deletes the neighbour entries of the server and of the next hop if they have not answered: the
+  // kernel would not ask for them again soon.
   void RequireUnasked() {
     const std::optional<state::Record>& record = connection_.server_record;
     const std::optional<rtnl::Link> gateway =
@@ -181,9 +180,9 @@ class Run {
     }
   }
 
-  // Catches packets that leave the node: the answer to a client beyond it, or the request to a
-  // server beyond it or to which another program's rule has sent the request. A bridge passes
-  // packets on to its ports, so they are caught at the ports.
+  // Catches packets that leave the node: the answer to a client beyond it, and the request if its
+  // server is beyond it, or if a rule of another program sends it there. A bridge passes packets on
+  // to its ports, so they are caught at the ports.
   void AddCatches(const std::set<std::string>& uplinks, std::vector<probe::Catch>& catches) {
     for (const std::string& uplink : uplinks) {
       const std::optional<rtnl::Link> link = facts_.FindLink(uplink);

@@ -1,7 +1,7 @@
 // Sends the packet of a probe as its client would send it: from a container, from the node, or as a
-// neighbour on the uplink's network does.
+// neighbour on the uplink's network.
 //
-// Errors  what the kernel refuses (netlink/probe/injector.h, netlink/rtnl/rtnl.h)
+// Errors  kKernel (netlink/probe/injector.h, netlink/rtnl/rtnl.h)
 #pragma once
 
 #include <cstdint>

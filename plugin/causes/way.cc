@@ -65,8 +65,8 @@ class Builder {
                         .point = Point::kPrerouting}) != nullptr;
   }
 
-  // Returns whether the packet was seen on the node before the rules of a hook or, if `is_end`,
-  // after them.
+  // Returns whether the packet was seen on `side` before the rules of a hook or, if `is_end`, after
+  // them.
   [[nodiscard]] bool IsAt(PacketKind packet,
                           Point point,
                           bool is_end = false,

@@ -40,7 +40,7 @@ struct CheckResult {
 
 // The cost of a check. A dear check queries every attachment, reads large files, or starts another
 // program. `metrics`, which runs every half minute, does not run dear checks. A check that probes
-// sends packets; it runs only with `doctor -probe`, or if it is named.
+// sends packets; it runs only with `doctor -probe`, or if `doctor` is given its id.
 enum class Cost { kCheap, kDear, kProbes };
 
 // Runs the checks in `only`: ids, or their first words ("ports"). If `only` is empty, runs all
@@ -79,8 +79,8 @@ class Examination {
 
   state::Host& host;
   const Inventory& inventory;
-  std::vector<const Attachment*> running;                // have a live record, and are not dead
-  std::vector<const Attachment*> publishing;             // those of `running` that publish ports
+  std::vector<const Attachment*> running;                // not dead, and have a part that is live
+  std::vector<const Attachment*> publishing;             // those of `running` whose kPorts is live
   std::map<std::string, const state::Record*> gateways;  // by gateway: a record that uses it
   std::vector<CheckResult> results;
 

@@ -157,8 +157,8 @@ void CheckForeignChains(Examination& node) {
   }
 }
 
-// Reads the generation first, which throws if no rule can be read. Otherwise the check would be ok,
-// because a reconcile finds nothing in these areas then.
+// Reads the generation first, which throws if no rule can be read. A reconcile finds nothing in
+// these areas then, so the check would seem to be ok.
 template <Mismatch::Area... kAreas>
 void CheckRules(Examination& node) {
   static_cast<void>(node.host.nft.Generation());

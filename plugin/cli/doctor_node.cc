@@ -191,8 +191,8 @@ void CheckMissingPlugins(Examination& node) {
   }
 }
 
-// Checks the file system of the records, because an ADD writes its record before it does anything
-// else.
+// Checks the file system of the records, because an ADD writes its record before it changes
+// anything in the kernel.
 void CheckRun(Examination& node) {
   struct statvfs room {};
   if (::statvfs(state::kStateDirectory, &room) != 0 && ::statvfs("/run", &room) != 0) {

@@ -52,8 +52,8 @@ void CheckInForce(Examination& node) {
     if (::geteuid() != 0) {
       throw Error(*unread);
     }
-    // Without the default directory, `policy apply` would remove all policies: they came from
-    // another directory.
+    // If the default directory does not exist, `policy apply` without DIR refuses to run: it would
+    // remove all policies.
     return node.Fail(Cat(unread->what(), "; ADDs are refused"),
                      FindStatus(policy::kPolicyDirectory)
                          ? Fix(kApplyFix)

@@ -73,7 +73,8 @@ Json ToJson(std::string_view command, const attachment::ReconcileReport& report)
 }
 
 // Returns "3 repaired", "nothing to repair" or "3 found wrong, 1 could not be repaired"; for a dry
-// run "2 to repair" or "3 found wrong, 1 cannot be repaired".
+// run "2 to repair", "3 found wrong, 1 cannot be repaired" or "3 found wrong, 1 could not be
+// examined".
 std::string SummaryOf(std::string_view command, const attachment::ReconcileReport& report) {
   const bool is_gc = command == kGc.name;
   const bool is_repairing = report.mismatches.is_repairing();

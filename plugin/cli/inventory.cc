@@ -277,8 +277,9 @@ void CompareRules(state::Host& host, Inventory& inventory) {
 
 Inventory TakeInventory(state::Host& host) {
   Inventory inventory;
-  // Reads the records before the links: unless it is still being made, an attachment has its link
-  // before its record is read. A record that is removed later may leave its link here for a moment.
+  // Reads the records before the links: an attachment whose record is read has its link by then,
+  // unless it is still being made. An attachment whose record has just been removed may still have
+  // its link in the dump.
   std::vector<state::Records::Reading> readings = host.records.ReadAll();
   inventory.links = host.net.Links();
   const LinksByName links = ByName(inventory.links);

@@ -70,7 +70,7 @@ struct Attachment {
   std::string problem;  // why the record could not be read
   cni::ShortLabels labels;
   // The present name of our host veth, or the derived name if it is missing. Empty if the link is
-  // another plugin's.
+  // another plugin's, or if there is neither a record nor a link.
   std::string host_veth;
   std::optional<rtnl::Link> link;  // our host veth
 

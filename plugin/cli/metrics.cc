@@ -162,8 +162,8 @@ std::string EventMetric(std::string_view name,
 }
 
 // Returns a sample for each rule of the policies in force, whether an allocation has the rule or
-// not, and the usage of the sets of flows. Returns nothing without policies, or if they cannot be
-// read: a check of doctor reports that.
+// not, and the usage of the sets of flows. Returns no samples without root or policies, or if the
+// policies cannot be read: a check of doctor reports that.
 std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
   constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};

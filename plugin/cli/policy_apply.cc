@@ -183,8 +183,8 @@ int RunApply(const Arguments& arguments) {
                          std::ranges::all_of(policies.policies, &policy::Policy::is_audited),
       .program = program};
   RequireReadOrDirectory(host, directory);
-  // If there are no policies and none were applied before, writes nothing: every ADD would have to
-  // read the file.
+  // If the directory does not exist and nothing was applied before, writes nothing: every ADD would
+  // have to read the file.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
   RemarkOnNone(policies, directory);
   if (!has_none) {

@@ -18,7 +18,7 @@ constexpr const char* kWords =
     "allowed: ns=NAMESPACE,job=JOB,group=GROUP, an address, node, outside, or the job, group, ID, "
     "interface or published port of an allocation that lives here";
 
-// An end of the connection. It has a port if the typed word was a published port.
+// An end of the connection. `ports` is nullopt if the typed words give no port for it.
 struct Target {
   End end;
   std::optional<Ports> ports = {};

@@ -2,8 +2,8 @@
 //
 // Nodes   Nomad's namespaces, or its jobs; `outside`; and `node`
 // Edges   labelled with the ports that some allocation of the first node reaches on some allocation
-//         of the second, or with `all`. Dotted edges are connections that were refused, or that
-//         audit mode would have refused, within the last hour.
+//         of the second, or with `all`. Dotted edges are connections that policies have refused,
+//         or audit mode would have refused, within the last hour, if that is still so.
 // Source  https://mermaid.js.org/syntax/flowchart.html
 #pragma once
 

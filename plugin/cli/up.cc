@@ -17,8 +17,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// Returns the record that an ADD would write first. Adds the gateways that the bridge gets from the
-// first range of each set.
+// Returns the record that an ADD would write first. Adds the gateways that the bridge gets if the
+// addresses come from the first range of each set.
 state::Record IntentOfNetwork(state::Host& host,
                               const cni::PluginConfig& plugin,
                               const config::Config& asked) {

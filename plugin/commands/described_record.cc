@@ -74,8 +74,8 @@ std::vector<Cidr> FindGateways(state::Host& host,
 }
 
 // Describes the host side of an interface: a bridge of the reference plugin, perhaps with the
-// gateway of its VLAN, or the end of a veth pair that is not a port of a bridge. Ignores any other
-// link, such as the parent of a macvlan, because it also serves others.
+// gateway of its VLAN, and the host ends of veth pairs. Ignores any other link, such as the parent
+// of a macvlan, because it also serves others.
 state::Record::Link DescribeHostSide(state::Host& host,
                                      const cni::Result& result,
                                      const std::vector<Cidr>& addresses) {

@@ -80,7 +80,9 @@ struct LinkSpec {
 struct LinkConfig : LinkSpec {
   bool is_gateway = false;
   bool is_default_gateway = false;
-  bool requires_source_check = false;  // false: checks sources only if the kernel can
+  // The config has "sourceCheck": true, so ADD fails if the kernel cannot check. If sourceCheck is
+  // only the default, ADD goes on without it.
+  bool requires_source_check = false;
   bool enable_dad = false;
   bool disable_container_interface = false;
 };

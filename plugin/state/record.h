@@ -92,8 +92,8 @@ struct Record {
     DefaultRoutes default_routes;
     std::string data_dir;
     std::vector<Cidr> leases;            // those of `addresses` that are leased in data_dir
-    std::vector<ipam::RangeSet> ranges;  // ranges of `addresses`, for people
-    std::optional<cni::DelegatedIpam> delegated;  // the plugin for the other addresses
+    std::vector<ipam::RangeSet> ranges;  // the ranges of `addresses`, for people
+    std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin of the others
 
     // Returns whether a range may assign `address` again within minutes, while flows live and
     // neighbours remember it. IPv6 ranges are usually too large for that.

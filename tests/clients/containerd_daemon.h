@@ -9,7 +9,7 @@ constexpr const char* kSocket = "/run/containerd.sock";
 // A program for `ctr run --runc-binary`, which StartContainerd() writes.
 constexpr const char* kNoCgroups = "/run/crun-without-cgroups";
 
-// Returns when the daemon answers.
+// Starts the daemon, and returns when it answers.
 [[nodiscard]] inline Process StartContainerd() {
   WriteProgram(kNoCgroups, "#!/bin/sh\nexec crun --cgroup-manager=disabled \"$@\"\n");
   constexpr const char* kConfig = "/run/containerd.toml";
