@@ -21,6 +21,10 @@ struct Route {
   std::optional<std::uint32_t> table;  // default: main
   std::optional<int> scope;            // default: universe (0) with a gateway, link (253) without
 
+  static constexpr std::uint32_t kMainTable = 254;
+  // Returns the table, which is main if none or 0 is given.
+  [[nodiscard]] std::uint32_t Table() const { return table.value_or(0) != 0 ? *table : kMainTable; }
+
   bool operator==(const Route&) const = default;
 };
 

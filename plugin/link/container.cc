@@ -42,18 +42,12 @@ std::optional<int> FindInterface(const cni::Request& request, const cni::Result&
 }
 
 // The kernel puts a route without a table, or with table 0, into the main table.
-std::uint32_t TableOf(const Route& route) {
-  constexpr std::uint32_t kMain = 254;
-  const std::uint32_t table = route.table.value_or(0);
-  return table == 0 ? kMain : table;
-}
-
 // A result's route may leave out attributes that the kernel reports: these may have any value.
 bool Matches(const Route& expected, const Route& present) {
   const Cidr network{expected.destination.Network(), expected.destination.prefix_length};
   return present.destination == network &&
          (!expected.gateway || expected.gateway == present.gateway) &&
-         (!expected.table || TableOf(expected) == TableOf(present)) &&
+         (!expected.table || expected.Table() == present.Table()) &&
          (expected.mtu == 0 || expected.mtu == present.mtu) &&
          (expected.advmss == 0 || expected.advmss == present.advmss) &&
          (expected.priority == 0 || expected.priority == present.priority);

@@ -1,7 +1,13 @@
 #include "plugin/link/container_setup.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
 
+#include <linux/ipv6_route.h>
 #include <linux/rtnetlink.h>
 
 #include "base/list.h"
@@ -78,25 +84,34 @@ void AwaitTraffic(state::Host& host,
   }
 }
 
-// Returns the metric with which a default route out of `link` comes after the default routes out of
-// the container's other interfaces; 0, which leaves the metric to the kernel, if there are none.
-// With equal metrics the kernel would choose anew for each connection: for IPv4 the gateway that
-// answered last, for IPv6 either. Some answers would then leave by a network whose source check
-// drops them.
-std::uint32_t FindMetric(Container& container, const rtnl::Link& link, const Cidr& everywhere) {
-  std::uint32_t metric = 0;
-  for (const auto& [index, routes] : container.net.RoutesByLink()) {
+using RoutesByLink = std::map<int, std::vector<Route>>;
+
+// Returns the lowest metric that no default route out of another interface of the container has. So
+// the first network's route is used, also after another ADD of that network. With equal metrics the
+// kernel would choose anew for each connection: for IPv4 the gateway that answered last, for IPv6
+// either. Some answers would then leave by a network whose source check drops them.
+std::uint32_t FindFreeMetric(const RoutesByLink& present,
+                             const rtnl::Link& link,
+                             const Cidr& anywhere) {
+  std::set<std::uint32_t> used;
+  for (const auto& [index, routes] : present) {
     for (const Route& other : routes) {
-      if (index != link.index && other.destination == everywhere && other.table == RT_TABLE_MAIN) {
-        metric = std::max(metric, other.priority + 1);
+      if (index != link.index && other.destination == anywhere &&
+          other.Table() == Route::kMainTable) {
+        used.insert(other.priority);
       }
     }
+  }
+  std::uint32_t metric = anywhere.address.is_ipv4() ? 0 : IP6_RT_PRIO_USER;  // the kernel's own
+  while (used.contains(metric)) {
+    ++metric;
   }
   return metric;
 }
 
 // Adds the routes of `result`. A route without a gateway gets the first gateway of its family.
 void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& result) {
+  std::optional<RoutesByLink> present;
   for (Route route : result.routes) {
     const auto same_family = [&](const cni::IpConfig& ip) {
       return ip.address.address.family() == route.destination.address.family() && ip.gateway;
@@ -105,8 +120,12 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
     if (!route.gateway && ip != result.ips.end() && route.scope != RT_SCOPE_LINK) {
       route.gateway = ip->gateway;
     }
-    if (route.destination.prefix_length == 0 && route.priority == 0 && !route.table) {
-      route.priority = FindMetric(container, link, route.destination);
+    if (route.destination.prefix_length == 0 && route.priority == 0 &&
+        route.Table() == Route::kMainTable) {
+      if (!present) {
+        present = container.net.RoutesByLink();
+      }
+      route.priority = FindFreeMetric(*present, link, route.destination);
     }
     container.net.EnsureRoute(link, route);
   }

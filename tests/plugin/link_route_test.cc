@@ -65,18 +65,24 @@ TEST_F(Route, ReplacesTheDefaultRouteOfIsDefaultGateway) {
 
 // Else the kernel would send some answers by a network that drops them.
 TEST_F(Route, HasAHigherMetricInASecondNetwork) {
+  const auto expect_first_network_first = [&] {
+    for (const char* const family : {"-4", "-6"}) {
+      const json routes = container().Json({"ip", "-j", family, "route", "show", "default"});
+      ASSERT_EQ(routes.size(), 2U) << routes;
+      EXPECT_EQ(routes.at(0).at("dev"), "eth0");
+      EXPECT_EQ(routes.at(1).at("dev"), "eth1");
+      EXPECT_LT(routes.at(0).value("metric", 0), routes.at(1).at("metric"));
+    }
+  };
   Attach(DualStack());
   Attach(DualStack(R"({"name": "other", "bridge": "br-other",
                        "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}], [{"subnet": "fd08::/64"}]]}})"),
          {{"CNI_IFNAME", "eth1"}});
+  expect_first_network_first();
 
-  for (const char* const family : {"-4", "-6"}) {
-    const json routes = container().Json({"ip", "-j", family, "route", "show", "default"});
-    ASSERT_EQ(routes.size(), 2U) << routes;
-    EXPECT_EQ(routes.at(0).at("dev"), "eth0");
-    EXPECT_EQ(routes.at(1).at("dev"), "eth1");
-    EXPECT_LT(routes.at(0).value("metric", 0), routes.at(1).at("metric"));
-  }
+  Attach(DualStack());
+
+  expect_first_network_first();
 }
 
 TEST_F(Route, HasEveryFieldOfCni110) {
