@@ -93,7 +93,7 @@ std::string SegmentKey(const state::Record& record) {
                            record.link.gateway_ifname,
                            record.IsLive(cni::Part::kLink) ? "link" : "",
                            record.link.port.vlans ? "vlan" : "",
-                           record.IsLive(cni::Part::kPorts) && record.rules.snat ? "snat" : "");
+                           rules::HasLocalhostPorts(record) ? "localhost" : "");
   for (const Cidr& gateway : record.link.gateways) {
     key += Cat(' ', gateway);
   }

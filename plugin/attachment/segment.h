@@ -17,9 +17,9 @@
 
 namespace nomad_bridge::attachment {
 
-// Returns a key for the links, addresses and options of a record that CheckSegment() and
-// rules::CheckLocalhost() look at: they are called only once for all records with the same key. The
-// key has neither the record's policies nor the families of its ports.
+// Returns a key for the links, addresses, options and ports of a record that CheckSegment() and
+// rules::CheckLocalhost() look at: records with the same key need only one call of each. The key
+// lacks policies, which cannot always be read.
 [[nodiscard]] std::string SegmentKey(const state::Record& record);
 
 // Returns the bridge; nullopt if `record` has none, or if the bridge is missing and is not created.

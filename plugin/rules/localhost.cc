@@ -16,13 +16,9 @@ std::string RouteLocalnet(const std::string& link) {
   return netlink::Ipv4Setting(link, "route_localnet");
 }
 
-// Returns the links by which answers of ports published on 127.0.0.1 come back. Without `snat` no
-// answer comes back, and for IPv6 the kernel has no such setting.
+// Returns the links by which answers of ports published on 127.0.0.1 come back.
 std::vector<std::string> LinksForLocalhost(const state::Record& record) {
-  const bool has_ipv4_port = std::ranges::any_of(
-      record.rules.ports,
-      [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
-  if (!record.IsLive(cni::Part::kPorts) || !record.rules.snat || !has_ipv4_port) {
+  if (!HasLocalhostPorts(record)) {
     return {};
   }
   std::vector<std::string> links = record.link.foreign_host_ifnames;
@@ -45,6 +41,13 @@ void EnsureFilter(state::Host& host, const rtnl::Link& link) {
 }
 
 }  // namespace
+
+bool HasLocalhostPorts(const state::Record& record) {
+  return record.IsLive(cni::Part::kPorts) && record.rules.snat &&
+         std::ranges::any_of(record.rules.ports, [](const portmap::DnatEntry& mapping) {
+           return mapping.container_ip.is_ipv4();
+         });
+}
 
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   for (const std::string& name : LinksForLocalhost(record)) {

@@ -12,6 +12,10 @@
 
 namespace nomad_bridge::rules {
 
+// Returns whether ports of `record` answer on 127.0.0.1. Without `snat` no answer comes back, and
+// for IPv6 the kernel has no such setting.
+[[nodiscard]] bool HasLocalhostPorts(const state::Record& record);
+
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
 }  // namespace nomad_bridge::rules

@@ -74,6 +74,20 @@ TEST_F(Reconcile, RestoresTheFilterOfLocalhost) {
   EXPECT_EQ(head(host().Must(Words("tc filter show dev nomad ingress"))), head(before));
 }
 
+TEST_F(Reconcile, RestoresLocalhostBesideAllocationsWithIpv6PortsOnly) {
+  const auto publish = [](int host_port, const std::string& host_ip) {
+    return Publish({Port(host_port, 80, "tcp", host_ip)}, DualStack());
+  };
+  Attach(publish(8080, kHostIp6), As("before", AddContainer("before")));
+  Attach(publish(8081, ""));
+  Attach(publish(8082, kHostIp6), As("after", AddContainer("after")));
+  host().SetSysctl("net/ipv4/conf/nomad/route_localnet", "0");
+
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+
+  EXPECT_EQ(host().Sysctl("net/ipv4/conf/nomad/route_localnet"), "1");
+}
+
 // ---- a reader who does not read (`2>&1 | less`)
 
 // A pipe that takes nothing more.
