@@ -96,8 +96,8 @@ class PolicyWorld : public CliWorld {
 
   // The table without the flows in its sets, which say when they go.
   [[nodiscard]] std::string ListWithoutFlows() {
-    static const std::regex flows(R"((_flows[46] \{[^}]*?)\n\t\telements = \{[^}]*\})");
-    return std::regex_replace(ListTable(), flows, "$1");
+    static const std::regex kFlows(R"((_flows[46] \{[^}]*?)\n\t\telements = \{[^}]*\})");
+    return std::regex_replace(ListTable(), kFlows, "$1");
   }
 
   // Whether a new connection from `from` reaches port 80 of `to`, by each family and protocol: they
