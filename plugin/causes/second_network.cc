@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "base/text.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/uplink.h"
@@ -7,22 +5,13 @@
 namespace nomad_bridge::causes {
 namespace {
 
-constexpr std::uint32_t kMainTable = 254;
-
-// Finds another interface with a default route in the table that all packets look up.
-std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
-                                           const rtnl::Link& own,
-                                           Family family) {
-  const auto is_default = [&](const Route& route) {
-    return route.destination.prefix_length == 0 && route.destination.address.family() == family &&
-           route.table == kMainTable;
-  };
-  for (const rtnl::Link& link : container.Links()) {
-    if (link.index != own.index && std::ranges::any_of(container.Routes(link), is_default)) {
-      return link;
-    }
-  }
-  return std::nullopt;
+// Finds the other interface by which the container's answers from `address` leave.
+std::optional<rtnl::Link> FindOtherWay(rtnl::Socket& container,
+                                       const rtnl::Link& own,
+                                       const Ip& address) {
+  const rtnl::RouteAnswer way = container.LookUpRoute(
+      {.destination = link::InternetAddress(address.family()), .source = address});
+  return way.error == 0 && way.link != own.index ? container.FindLink(way.link) : std::nullopt;
 }
 
 // Finds the record of the same container's attachment with the interface `link`, if the host drops
@@ -47,14 +36,9 @@ Causes FindSecondNetwork(state::Host& host, Interior& inside) {
     return {};
   }
   const Ip& address = record.rules.ports.front().container_ip;
-  const std::optional<rtnl::Link> way = FindOtherDefault(container, *own, address.family());
+  const std::optional<rtnl::Link> way = FindOtherWay(container, *own, address);
   const std::optional<state::Record> other = way ? FindChecked(host, record, *way) : std::nullopt;
-  const bool has_own_table =
-      other && container
-                       .LookUpRoute({.destination = link::InternetAddress(address.family()),
-                                     .source = address})
-                       .table != kMainTable;
-  if (!other || has_own_table) {
+  if (!other) {
     return {};
   }
   return {{.text = Format(

@@ -214,7 +214,6 @@ class Inspection {
 
   // ---- what the kernel does
 
-  // Probes each port in question.
   std::vector<std::optional<Probed>> ProbeAll(std::vector<Listening>& all) {
     std::vector<std::optional<Probed>> probes;
     probes.reserve(all.size());
@@ -263,8 +262,7 @@ class Inspection {
   }
 
   // While our own rules are damaged, adds no causes: others may drop only packets that our rules no
-  // longer accept. A cause that was seen without a probe is more exact than a guess from the
-  // station where the packet ended.
+  // longer accept. What was seen without a probe is more exact than a guess from the last station.
   void Add(Probed probed) {
     causes::Diagnosis& diagnosis = probed.diagnosis;
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
@@ -272,8 +270,11 @@ class Inspection {
       diagnosis.causes.clear();
     }
     has_failed_ = has_failed_ || !diagnosis.way.IsWhole();
-    const bool is_known = sides_.FindCause() != nullptr;
-    if (are_rules_whole_ && (diagnosis.is_by_rule || !is_known)) {
+    const Cause* const known = sides_.FindCause();
+    std::erase_if(diagnosis.causes, [&](const Cause& cause) {
+      return known != nullptr && !cause.fix.command.empty() && cause.fix == known->fix;
+    });
+    if (are_rules_whole_ && (diagnosis.is_by_rule || known == nullptr)) {
       AddNew(diagnosis.is_in_container ? sides_.container : sides_.path,
              std::move(diagnosis.causes),
              true);
@@ -314,8 +315,7 @@ class Inspection {
     return is_noted;
   }
 
-  // Adds a cause and returns true if `listening` is a fault; otherwise adds a note. REQUIRES:
-  // nobody answers on `listening`.
+  // Adds a cause and returns true if it is a fault that nobody answers on `listening`; else a note.
   bool FindFault(causes::Interior& inside,
                  const Listening& listening,
                  const std::vector<Listening>& all) {

@@ -280,6 +280,8 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   Serve();
   Attach(Publish({Port(9090, 80)}, kOther),
          {{"CNI_CONTAINERID", kAllocation}, {"CNI_IFNAME", "eth1"}});
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_EQ(RunLine("inspect 8080").exit_code, 0) << "its network has the route that is used";
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 9090}));
   const Outcome outcome = RunLine("inspect -json 9090");
   EXPECT_EQ(outcome.exit_code, 1);
