@@ -13,6 +13,8 @@
 namespace nomad_bridge {
 
 struct Route {
+  static constexpr std::uint32_t kMainTable = 254;
+
   Cidr destination;
   std::optional<Ip> gateway;
   int mtu = 0;
@@ -21,9 +23,12 @@ struct Route {
   std::optional<std::uint32_t> table;  // default: main
   std::optional<int> scope;            // default: universe (0) with a gateway, link (253) without
 
-  static constexpr std::uint32_t kMainTable = 254;
-  // Returns the table, which is main if none or 0 is given.
+  // Returns the table: main if none or 0 is given.
   [[nodiscard]] std::uint32_t Table() const { return table.value_or(0) != 0 ? *table : kMainTable; }
+  // Returns whether packets to anywhere take this route, without rules for their source.
+  [[nodiscard]] bool IsDefault() const {
+    return destination.prefix_length == 0 && Table() == kMainTable;
+  }
 
   bool operator==(const Route&) const = default;
 };

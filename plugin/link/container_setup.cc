@@ -84,20 +84,17 @@ void AwaitTraffic(state::Host& host,
   }
 }
 
-using RoutesByLink = std::map<int, std::vector<Route>>;
-
 // Returns the lowest metric that no default route out of another interface of the container has. So
 // the first network's route is used, also after another ADD of that network. With equal metrics the
 // kernel would choose anew for each connection: for IPv4 the gateway that answered last, for IPv6
 // either. Some answers would then leave by a network whose source check drops them.
-std::uint32_t FindFreeMetric(const RoutesByLink& present,
+std::uint32_t FindFreeMetric(const std::map<int, std::vector<Route>>& present,
                              const rtnl::Link& link,
                              const Cidr& anywhere) {
   std::set<std::uint32_t> used;
   for (const auto& [index, routes] : present) {
     for (const Route& other : routes) {
-      if (index != link.index && other.destination == anywhere &&
-          other.Table() == Route::kMainTable) {
+      if (index != link.index && other.IsDefault() && other.destination == anywhere) {
         used.insert(other.priority);
       }
     }
@@ -111,7 +108,7 @@ std::uint32_t FindFreeMetric(const RoutesByLink& present,
 
 // Adds the routes of `result`. A route without a gateway gets the first gateway of its family.
 void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& result) {
-  std::optional<RoutesByLink> present;
+  std::optional<std::map<int, std::vector<Route>>> present;  // by link
   for (Route route : result.routes) {
     const auto same_family = [&](const cni::IpConfig& ip) {
       return ip.address.address.family() == route.destination.address.family() && ip.gateway;
@@ -120,8 +117,7 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
     if (!route.gateway && ip != result.ips.end() && route.scope != RT_SCOPE_LINK) {
       route.gateway = ip->gateway;
     }
-    if (route.destination.prefix_length == 0 && route.priority == 0 &&
-        route.Table() == Route::kMainTable) {
+    if (route.IsDefault() && route.priority == 0) {
       if (!present) {
         present = container.net.RoutesByLink();
       }

@@ -8,11 +8,9 @@
 namespace nomad_bridge::state {
 
 Record::DefaultRoutes Record::DefaultRoutes::Of(const std::vector<Route>& routes) {
-  constexpr std::uint32_t kMainTable = 254;
   DefaultRoutes found;
   for (const Route& route : routes) {
-    const std::uint32_t table = route.table.value_or(0);
-    if (route.destination.prefix_length == 0 && (table == 0 || table == kMainTable)) {
+    if (route.IsDefault()) {
       found.Add(route.destination.address.family());
     }
   }
