@@ -1,22 +1,9 @@
 // docs/recipes.md, "podman": its file and its commands.
 #include "tests/clients/client_page.h"
+#include "tests/clients/podman_settings.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-// What keeps podman away from the machine's cgroups, journal and containers.
-constexpr const char* kIsolated = R"([containers]
-cgroups = "disabled"
-log_driver = "none"
-[network]
-network_config_dir = "/run/podman/networks"
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-lock_type = "file"
-runtime = "crun"
-runtime_supports_nocgroup = ["crun"]
-)";
 
 constexpr const char* kPodman = R"(#!/bin/sh
 HOME=/run/podman exec /usr/bin/podman --storage-driver=vfs --root=/run/podman/root \
@@ -37,7 +24,8 @@ class PodmanPage : public ClientPage {
     WriteProgram("/run/bin/podman", kPodman);
     EnsureDirectory("/etc/containers/containers.conf.d");
     std::ofstream("/etc/containers/containers.conf") << FileIn("toml");
-    std::ofstream("/etc/containers/containers.conf.d/10-isolated.conf") << kIsolated;
+    std::ofstream("/etc/containers/containers.conf.d/10-isolated.conf")
+        << kPodmanSettings << "network_config_dir = \"/run/podman/networks\"\n";
     // Serves one page, and ends.
     SaveImage("/run/nginx.tar",
               "docker.io/library/nginx:latest",

@@ -1,6 +1,7 @@
 // podman with its CNI backend: its own lists, which it makes for the five names, run on ours.
 
 #include "tests/clients/client_world.h"
+#include "tests/clients/podman_settings.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -8,27 +9,16 @@ namespace {
 constexpr const char* kConfig = "/run/podman/containers.conf";
 constexpr const char* kDefaultBridge = "cni-podman0";
 
-// Everything it would otherwise keep at places of the machine's. Its lists name the plugin
-// "tuning", which is not ours.
+// Its lists name the plugin "tuning", which is not ours.
 std::string Settings() {
-  return Cat(R"([containers]
-cgroups = "disabled"
-log_driver = "none"
-[network]
-network_backend = "cni"
+  return Cat(kPodmanSettings,
+             R"(network_backend = "cni"
 network_config_dir = "/run/podman/networks"
 cni_plugin_dirs = [")",
              kPlugins,
              R"(", ")",
              kReferenceDirectory,
-             R"("]
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-lock_type = "file"
-runtime = "crun"
-runtime_supports_nocgroup = ["crun"]
-)");
+             "\"]\n");
 }
 
 class Podman : public ClientWorld {
