@@ -121,12 +121,12 @@ class Collector {
     if (locked && (collection_.valid || IsStale(host_, *locked))) {
       AddRemoval(id, Describe(*locked), [&] { return RemoveAll(host_, *locked); });
     } else if (!locked) {
-      TakeBackVoidRecord(id);
+      CollectVoidRecord(id);
     }
   }
 
   // Removes a void record. If its attachment has a link, the record stays for CHECK to rebuild it.
-  void TakeBackVoidRecord(const AttachmentId& id) {
+  void CollectVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : HasVoidRecordAndNoLink(host_, id)) {
       report_.mismatches.Add(
           {Mismatch::Area::kLeftOver,

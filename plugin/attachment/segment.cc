@@ -122,12 +122,12 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 }
 
 void EnsureSegment(state::Host& host, const state::Record& record) {
-  Mismatches discarded(Mode::kRepair);
-  const std::optional<rtnl::Link> bridge = CheckSegment(host, record, discarded);
-  const auto left = std::ranges::find_if(discarded.left(), [&](const Mismatch& mismatch) {
+  Mismatches unreported(Mode::kRepair);
+  const std::optional<rtnl::Link> bridge = CheckSegment(host, record, unreported);
+  const auto left = std::ranges::find_if(unreported.left(), [&](const Mismatch& mismatch) {
     return mismatch.area == Mismatch::Area::kBridge && mismatch.owner == record.link.bridge;
   });
-  if (left != discarded.left().end()) {
+  if (left != unreported.left().end()) {
     const Fix& fix = left->fix;
     throw Error(Code::kConflict, left->text, fix.command.empty() ? fix.advice : fix.Line());
   }

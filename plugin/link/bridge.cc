@@ -317,9 +317,9 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
                  [&] { bridge = CreateBridge(host, record.link); });
   if (bridge) {
-    Mismatches discarded(Mode::kRepair);  // a new bridge lacks everything: nothing to report
-    CheckPresent(host, *bridge, record, discarded);
-    for (const Mismatch& left : discarded.left()) {
+    Mismatches unreported(Mode::kRepair);  // a new bridge lacks everything: reports what stays so
+    CheckPresent(host, *bridge, record, unreported);
+    for (const Mismatch& left : unreported.left()) {
       mismatches.AddUnrepairable(left);
     }
   }
