@@ -104,6 +104,14 @@ void Wait(const std::function<int()>& lock, const std::string& path, const std::
   }
 }
 
+// Returns whether `fd` is the file at `path`. A lock file may be removed while others wait for it.
+bool IsAt(const std::string& path, int fd) {
+  const std::optional<struct stat> there = FindStatus(path);
+  struct stat here {};
+  return there && ::fstat(fd, &here) == 0 && there->st_dev == here.st_dev &&
+         there->st_ino == here.st_ino;
+}
+
 struct flock OneByte(std::uint64_t byte) {
   const auto start = static_cast<off_t>(byte & 0x7fff'ffff'ffff'ffff);
   return {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = 1};
@@ -129,16 +137,20 @@ FileLock FileLock::Take(const std::string& path,
                         LockKind kind,
                         const std::string& what) {
   RequireOrder(kind, what);
-  UniqueFd fd = OpenLockFile(path, !byte);
-  struct flock range = OneByte(byte.value_or(0));
-  const auto lock = [&](bool waits) {
-    return byte ? ::fcntl(fd.get(), waits ? F_OFD_SETLKW : F_OFD_SETLK, &range)
-                : ::flock(fd.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB);
-  };
-  if (lock(false) != 0) {
-    Wait([&] { return lock(true); }, path, what);
+  for (;;) {
+    UniqueFd fd = OpenLockFile(path, !byte);
+    struct flock range = OneByte(byte.value_or(0));
+    const auto lock = [&](bool waits) {
+      return byte ? ::fcntl(fd.get(), waits ? F_OFD_SETLKW : F_OFD_SETLK, &range)
+                  : ::flock(fd.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB);
+    };
+    if (lock(false) != 0) {
+      Wait([&] { return lock(true); }, path, what);
+    }
+    if (byte || IsAt(path, fd.get())) {
+      return FileLock(std::move(fd), kind);
+    }
   }
-  return FileLock(std::move(fd), kind);
 }
 
 std::optional<FileLock> FileLock::TryTake(const std::string& path,

@@ -7,7 +7,8 @@
 //            A symbolic link in the place of a lock file is not followed.
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
-// Ownership  The object holds the lock; its destructor releases both. Lock files stay.
+// Ownership  The object holds the lock; its destructor releases both. A file of bytes stays;
+//            the holder of a whole file may remove it.
 // Locks      A command takes its own attachment's lock first, then the lock of a full pool, then
 //            the leases' lock or the rules' lock, but never these two together. While it holds any
 //            lock, it only tries the lock of another attachment (TryTake). So no two commands can

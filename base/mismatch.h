@@ -83,6 +83,9 @@ constexpr std::array<std::string_view, 12> kAreaNames = {"bridge",
 class Mismatches {
  public:
   explicit Mismatches(Mode mode) : mode_(mode) {}
+  // Returns an object that repairs, and whose content the caller drops: only CHECK and reconcile
+  // name what they repair.
+  [[nodiscard]] static Mismatches Silently() { return Mismatches(Mode::kRepair); }
 
   [[nodiscard]] Mode mode() const { return mode_; }
   [[nodiscard]] bool is_repairing() const { return mode_ == Mode::kRepair; }

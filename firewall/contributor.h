@@ -16,6 +16,7 @@ using Tables = std::vector<nft::Table>;
 
 // Why an attachment has elements in a set.
 enum class Role {
+  kNone,        // none has: the elements describe the tables
   kAny,         // the attachment has any rules: rules for all other elements need these, too
   kForwarding,  // the node forwards for the attachment
   kMasquerade,  // the attachment's packets leave the node with the node's address

@@ -1,268 +1,413 @@
 #include "firewall/ruleset.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/list.h"
-#include "base/memo.h"
 #include "base/text.h"
-#include "firewall/goal_plan.h"
+#include "firewall/change.h"
+#include "firewall/static_rules.h"
 #include "firewall/table.h"
 
 namespace nomad_bridge::firewall {
 namespace {
 
-std::string ChangingTheTable() {
-  return Cat("change table ", nft::Text(TableId()));
+using Area = Mismatch::Area;
+
+// Our table as the kernel has it.
+struct Present {
+  nft::Table table;  // its sets, and its chains without their rules
+  std::map<std::string, std::vector<nft::KernelRule>> rules;  // by chain
+};
+
+Present Read(nft::Socket& socket, const nft::TableId& id) {
+  Present present{.table = {.id = id, .sets = socket.Sets(id), .counters = socket.Counters(id)}};
+  for (nft::KernelRule& rule : socket.Rules(id)) {
+    present.rules[rule.chain].push_back(std::move(rule));
+  }
+  for (nft::Socket::TableChain& found : socket.Chains(id.family)) {
+    if (found.table == id) {
+      present.table.chains.push_back(std::move(found.chain));
+    }
+  }
+  return present;
 }
 
-// Knows the elements of our tables as a batch will leave them: reads each element from the kernel
-// once, and applies the changes of the batch.
-class PlannedElements {
- public:
-  PlannedElements(nft::Socket& socket, nft::Batch& batch) : socket_(socket), batch_(batch) {}
+// A chain's policy can be changed in place; its hook cannot.
+bool SamePlace(std::optional<nft::Hook> present, const std::optional<nft::Hook>& wanted) {
+  if (present && wanted) {
+    present->drops = wanted->drops;
+  }
+  return present == wanted;
+}
 
-  // Returns the element with the set and key of `like`, as the batch leaves it.
-  [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like) {
-    return AskOnce(known_, KeyOf(like), [&] { return socket_.FindElement(TableOf(like), like); });
+bool HasSameShape(const nft::Table& present, const nft::Table& table) {
+  return std::ranges::all_of(table.sets,
+                             [&](const nft::Set& wanted) {
+                               const nft::Set* const set = present.FindSet(wanted.name);
+                               return set == nullptr || *set == wanted;
+                             }) &&
+         std::ranges::all_of(table.chains, [&](const nft::Chain& wanted) {
+           const nft::Chain* const chain = present.FindChain(wanted.name);
+           return chain == nullptr || SamePlace(chain->hook, wanted.hook);
+         });
+}
+
+bool HasSameRules(const Present& present, const nft::Chain& chain) {
+  const std::vector<nft::KernelRule> none;
+  const auto found = present.rules.find(chain.name);
+  return std::ranges::equal(found == present.rules.end() ? none : found->second,
+                            chain.rules,
+                            std::ranges::equal_to(),
+                            &nft::KernelRule::expressions,
+                            &nft::ExpressionTexts);
+}
+
+// Identifies an element. Consists of references into the element.
+using ElementKey = std::tuple<const nft::TableFamily&,
+                              const std::string&,
+                              const std::vector<std::uint8_t>&,
+                              const bool&>;
+
+ElementKey KeyOf(const nft::Element& element) {
+  return {element.family, element.set, element.key, element.ends_interval};
+}
+
+struct HashOfKey {
+  std::size_t operator()(const ElementKey& key) const {
+    std::size_t hash = std::hash<std::string>()(std::get<1>(key));
+    for (const std::uint8_t byte : std::get<2>(key)) {
+      hash = hash * 31 + byte;
+    }
+    return hash;
+  }
+};
+
+// The goal's elements, by key. Finds out which of them the kernel lacks, or has with another value.
+class WantedElements {
+ public:
+  explicit WantedElements(const std::vector<nft::Element>& elements) : elements_(elements) {
+    by_key_.reserve(elements.size());
+    for (const nft::Element& element : elements) {
+      by_key_[KeyOf(element)].claims.push_back(&element);
+    }
   }
 
-  // Reads all at once, in one round trip.
-  void Read(const std::vector<const std::vector<nft::Element>*>& lists) {
-    std::vector<std::pair<nft::TableId, nft::Element>> likes;
-    for (const std::vector<nft::Element>* const list : lists) {
-      for (const nft::Element& element : *list) {
-        likes.emplace_back(TableOf(element), element);
+  // Tells what the kernel has. Returns false if no element has the key of `present`.
+  bool Note(const nft::Element& present) {
+    const auto found = by_key_.find(KeyOf(present));
+    if (found == by_key_.end()) {
+      return false;
+    }
+    Wanted& wanted = found->second;
+    // If several attachments want the same key, the one that has it in the kernel keeps it.
+    const auto owned = std::ranges::find(wanted.claims, present.owner(), &nft::Element::owner);
+    if (owned != wanted.claims.end()) {
+      std::iter_swap(wanted.claims.begin(), owned);
+    }
+    wanted.presence = PresenceOf(present, *wanted.claims.front());
+    return true;
+  }
+
+  // Returns those that differ, in the goal's order, in which an element comes before the elements
+  // that name it.
+  [[nodiscard]] std::vector<std::pair<const nft::Element*, Presence>> Differing() const {
+    std::vector<std::pair<const nft::Element*, Presence>> differing;
+    for (const nft::Element& element : elements_) {
+      const Wanted& wanted = by_key_.at(KeyOf(element));
+      if (wanted.claims.front() == &element && wanted.presence != Presence::kSame) {
+        differing.emplace_back(&element, wanted.presence);
       }
     }
-    const std::vector<std::optional<nft::Element>> found = socket_.FindElements(likes);
-    for (std::size_t i = 0; i < likes.size(); ++i) {
-      known_[KeyOf(likes[i].second)] = found[i];
-    }
-  }
-
-  void Add(const nft::Element& element) {
-    batch_.AddElement(TableOf(element), element);
-    known_[KeyOf(element)] = element;
-  }
-  void Delete(const nft::Element& element) {
-    batch_.DeleteElement(TableOf(element), element);
-    known_[KeyOf(element)] = std::nullopt;
+    return differing;
   }
 
  private:
-  // Like ElementKey, but outlives the element.
-  using Key = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>, bool>;
-
-  nft::Socket& socket_;
-  nft::Batch& batch_;
-  std::map<Key, std::optional<nft::Element>> known_;
-};
-
-// Adds what the kernel lacks. Sets and counters come before chains, whose rules name them; all
-// chains come before any rule, since rules name chains.
-void PlanMissing(nft::Socket& socket, const nft::Table& wanted, nft::Batch& batch) {
-  for (const nft::Set& set : wanted.sets) {
-    batch.AddSet(wanted.id, set);  // the kernel accepts an existing set
-  }
-  for (const nft::Counter& counter : wanted.counters) {
-    batch.AddCounter(wanted.id, counter);  // the same for a counter
-  }
-  std::vector<const nft::Chain*> missing;
-  for (const nft::Chain& chain : wanted.chains) {
-    if (!socket.FindChain(wanted.id, chain.name)) {
-      batch.AddChain(wanted.id, chain);
-      missing.push_back(&chain);
-    }
-  }
-  for (const nft::Chain* const chain : missing) {
-    for (const nft::Rule& rule : chain->rules) {
-      batch.AppendRule(wanted.id, chain->name, rule);
-    }
-  }
-}
-
-void PlanDeletes(PlannedElements& elements, const Change& change) {
-  for (const nft::Element& element : change.remove_owned) {
-    const std::optional<nft::Element> present =
-        IsShared(element) ? std::nullopt : elements.Find(element);
-    if (present && present->owner() == element.owner()) {
-      elements.Delete(*present);
-    }
-  }
-  for (const nft::Element& element : change.remove_shared) {
-    if (elements.Find(element)) {
-      elements.Delete(element);
-    }
-  }
-}
-
-struct ChangePlan {
-  nft::Batch batch;
-  std::optional<Conflict> conflict;
-};
-
-ChangePlan PlanChange(nft::Socket& socket, const Change& change) {
-  ChangePlan plan;
-  PlanMissing(socket, change.make, plan.batch);  // first: elements name these
-  PlannedElements elements(socket, plan.batch);
-  elements.Read({&change.add, &change.remove_owned, &change.remove_shared});
-  PlanDeletes(elements, change);  // before the adds: a key may go from one owner to another
-  for (const nft::Element& wanted : change.add) {
-    const std::optional<nft::Element> present = elements.Find(wanted);
-    if (present && (IsShared(wanted) || *present == wanted)) {
-      continue;
-    }
-    if (present && present->owner() != wanted.owner() &&
-        !Contains(change.stale_owners, present->owner())) {
-      plan.conflict = Conflict{.wanted = wanted, .present = *present};
-      return plan;
-    }
-    if (present) {
-      elements.Delete(*present);
-    }
-    elements.Add(wanted);
-  }
-  return plan;
-}
-
-const nft::Set* FindSet(const Tables& tables, const nft::Element& element) {
-  const auto table = std::ranges::find(tables, TableOf(element), &nft::Table::id);
-  return table == tables.end() ? nullptr : table->FindSet(element.set);
-}
-
-// Returns the family of the addresses in the element's key, or of the address that it leads to.
-std::optional<Family> FamilyOf(const Tables& tables, const nft::Element& element) {
-  const nft::Set* const set = FindSet(tables, element);
-  const auto has = [&](nft::Type type) {
-    return set != nullptr && (Contains(set->key, type) || Contains(set->data, type));
+  struct Wanted {
+    std::vector<const nft::Element*> claims;  // the first is the one that the kernel should have
+    Presence presence = Presence::kMissing;
   };
-  return has(nft::Type::kIpv4Addr)   ? std::optional(Family::kIpv4)
-         : has(nft::Type::kIpv6Addr) ? std::optional(Family::kIpv6)
-                                     : std::nullopt;
-}
 
-}  // namespace
+  const std::vector<nft::Element>& elements_;
+  std::unordered_map<ElementKey, Wanted, HashOfKey> by_key_;
+};
 
-std::string Name(const Tables& tables, const nft::Element& element) {
-  const nft::Set* const set = FindSet(tables, element);
-  const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
-  return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
-}
+// Plans the batch that turns the kernel's ruleset into a goal.
+class Planner {
+ public:
+  Planner(nft::Socket& socket, const Goal& goal) : socket_(socket), goal_(goal) {}
 
-std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const std::vector<nft::TableId>& tables) {
-  std::vector<std::uint64_t> handles;
-  for (const nft::TableId& id : tables) {
-    const std::optional<nft::KernelTable> table = socket.FindTable(id);
-    handles.push_back(table && !table->is_dormant ? table->handle : 0);
-  }
-  return handles;
-}
-
-std::optional<Compared> Compare(nft::Socket& socket,
-                                const Goal& goal,
-                                const DesiredElements* desired,
-                                Mode mode) {
-  std::optional<Compared> compared;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = desired != nullptr ? PlanAll(socket, goal, *desired) : PlanTables(socket, goal);
-    if (desired == nullptr && plan.lacks_elements) {
-      compared.reset();
-      return true;
+  void Run() {
+    if (!goal_.tables.empty()) {
+      about_ = FindAbout(socket_);
     }
-    compared = {.generation = generation, .mismatches = std::move(plan.mismatches)};
-    if (mode == Mode::kLook) {
-      return socket.Generation() == generation;
+    std::vector<nft::Table> present;
+    for (const nft::Table& table : goal_.tables) {
+      present.push_back(PlanTable(table));
     }
-    const bool done = nft::TryCommit(socket, plan.batch, generation);
-    if (!plan.batch.empty()) {
-      compared->generation = nft::NextGeneration(generation);
+    Append(mismatches_, DescribeStaticRules(socket_, goal_.forward_hooks, batch_));
+    PlanElements();
+    // After the elements, which may lead to chains that are removed.
+    for (std::size_t i = 0; i < present.size(); ++i) {
+      PlanRemovals(present[i], goal_.tables[i]);
     }
-    return done;
-  });
-  return compared;
-}
-
-std::vector<Presence> FindPresences(nft::Socket& socket,
-                                    const std::vector<nft::Element>& elements) {
-  std::vector<std::pair<nft::TableId, nft::Element>> likes;
-  likes.reserve(elements.size());
-  for (const nft::Element& element : elements) {
-    likes.emplace_back(TableOf(element), element);
-  }
-  const std::vector<std::optional<nft::Element>> found = socket.FindElements(likes);
-  std::vector<Presence> presences;
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    const bool is_same = found[i] && (IsShared(elements[i]) || *found[i] == elements[i]);
-    presences.push_back(!found[i] ? Presence::kMissing
-                        : is_same ? Presence::kSame
-                                  : Presence::kDifferent);
-  }
-  return presences;
-}
-
-Mismatch MismatchOf(const Tables& tables, const nft::Element& element, Presence presence) {
-  const char* const how = presence == Presence::kMissing ? " is missing" : " was changed";
-  return {.area = Mismatch::Area::kElement,
-          .owner = std::string(element.owner()),
-          .text = Cat(Name(tables, element), how),
-          .family = FamilyOf(tables, element)};
-}
-
-CommitResult Commit(nft::Socket& socket, const Change& change, std::uint32_t generation) {
-  ChangePlan plan = PlanChange(socket, change);
-  if (plan.conflict) {
-    return {.conflict = std::move(plan.conflict)};
-  }
-  if (plan.batch.empty()) {
-    return {.generation = generation};
-  }
-  const nft::CommitReply reply = socket.Commit(plan.batch, generation);
-  if (reply.generation_passed) {
-    return {};
-  }
-  if (!reply.done()) {
-    return {.refusal = nft::ErrorOf(plan.batch, reply)};
-  }
-  return {.generation = nft::NextGeneration(generation)};
-}
-
-std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
-                                            const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> generation,
-                                            const std::vector<nft::Element>& shared) {
-  Change change;
-  change.remove_owned = elements;
-  change.remove_shared = shared;
-  std::optional<std::uint32_t> after;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t now) {
-    const CommitResult result = Commit(socket, change, now);
-    if (result.refusal) {
-      throw Error(*result.refusal);
+    if (!goal_.tables.empty()) {
+      PlanAbout();
     }
-    after = generation == now ? result.generation : std::nullopt;
-    return result.generation.has_value();
-  });
-  return after;
-}
+  }
 
-std::vector<nft::Element> AllElements(nft::Socket& socket) {
-  std::vector<nft::Element> all;
-  for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
-    for (const nft::Set& set : socket.Sets(TableId(family))) {
-      if (!set.is_dynamic()) {
-        Append(all, socket.Elements(TableId(family), set.name));
+  [[nodiscard]] const nft::Batch& batch() const { return batch_; }
+  [[nodiscard]] std::vector<Mismatch> TakeMismatches() { return std::move(mismatches_); }
+
+ private:
+  // Plans the table without its elements. Returns what the kernel has of it.
+  nft::Table PlanTable(const nft::Table& table) {
+    const std::optional<nft::KernelTable> found = socket_.FindTable(table.id);
+    Present present = found ? Read(socket_, table.id) : Present();
+    const bool is_of_earlier_boot =
+        about_ && !about_->boot.empty() && about_->boot != goal_.about.boot;
+    if (!found || is_of_earlier_boot || !HasSameShape(present.table, table)) {
+      if (found) {
+        batch_.DeleteTable(table.id);
+      }
+      batch_.AddTable(table.id);
+      NoteNewTable(table.id, found && is_of_earlier_boot);
+      present = {};
+    } else if (found->is_dormant) {
+      batch_.AddTable(table.id);
+      mismatches_.push_back({Area::kTable, "", Format("table {} is dormant", nft::Text(table.id))});
+    }
+    // Sets and counters before chains, whose rules name them.
+    PlanSets(present.table, table);
+    PlanCounters(present.table, table);
+    PlanChains(present, table);
+    return std::move(present.table);
+  }
+
+  void NoteNewTable(const nft::TableId& id, bool is_of_earlier_boot) {
+    is_new_.insert(id.family);
+    // Without an element in it, nobody misses the table.
+    if (std::ranges::count(goal_.elements, id.family, &nft::Element::family) != 0) {
+      const std::string what = Cat("table ", nft::Text(id));
+      mismatches_.push_back(
+          {.area = Area::kTable,
+           .text = Cat(what, is_of_earlier_boot ? " is of an earlier boot" : " is missing"),
+           .part = what});
+    }
+  }
+
+  // Adds a mismatch for the table `id`, "chain forward in table ... was changed", unless the whole
+  // table is new.
+  void Note(const std::string& what,
+            const nft::TableId& id,
+            const char* how,
+            Area area = Area::kTable) {
+    if (!is_new_.contains(id.family)) {
+      mismatches_.push_back({.area = area,
+                             .text = Format("{} in table {} {}", what, nft::Text(id), how),
+                             .part = what});
+    }
+  }
+
+  using Names = std::set<std::string>;
+
+  // Returns a set for fast lookups, because there may be thousands of counters.
+  static Names NamesOf(const std::vector<nft::Counter>& counters) {
+    Names names;
+    for (const nft::Counter& counter : counters) {
+      names.insert(counter.name);
+    }
+    return names;
+  }
+
+  void PlanSets(const nft::Table& present, const nft::Table& table) {
+    for (const nft::Set& set : table.sets) {
+      if (present.FindSet(set.name) == nullptr) {
+        batch_.AddSet(table.id, set);
+        Note(Cat("set ", set.name), table.id, "is missing");
       }
     }
   }
-  return all;
-}
 
-std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
-  std::vector<nft::Element> owned = AllElements(socket);
-  std::erase_if(owned, IsShared);
-  return owned;
+  void PlanCounters(const nft::Table& present, const nft::Table& table) {
+    const Names names = NamesOf(present.counters);
+    for (const nft::Counter& counter : table.counters) {
+      if (!names.contains(counter.name)) {
+        batch_.AddCounter(table.id, counter);
+        Note(Cat("counter ", counter.name), table.id, "is missing");
+      }
+    }
+  }
+
+  void PlanChains(const Present& present, const nft::Table& table) {
+    bool is_any_different = false;
+    for (const nft::Chain& chain : table.chains) {
+      const nft::Chain* const found = present.table.FindChain(chain.name);
+      const bool is_there = found != nullptr && found->hook == chain.hook;
+      if (!is_there) {
+        batch_.AddChain(table.id, chain);
+      }
+      if (!is_there || !HasSameRules(present, chain)) {
+        is_any_different = true;
+        Note(Cat("chain ", chain.name), table.id, "was changed");
+      }
+    }
+    if (!is_any_different) {
+      return;
+    }
+    // All at once: no packet is judged by a part of them. All chains exist by now, so rules can
+    // name them.
+    changes_rules_ = true;
+    for (const nft::Chain& chain : table.chains) {
+      batch_.FlushChain(table.id, chain.name);
+      for (const nft::Rule& rule : chain.rules) {
+        batch_.AppendRule(table.id, chain.name, rule);
+      }
+    }
+  }
+
+  void PlanElements() {
+    WantedElements wanted(goal_.elements);
+    for (const nft::Table& table : goal_.tables) {
+      if (is_new_.contains(table.id.family)) {
+        continue;  // a table that is yet to be made has no elements
+      }
+      for (const nft::Set& set : table.sets) {
+        if (set.is_dynamic() || set.name == kAbout) {
+          continue;
+        }
+        for (const nft::Element& present : socket_.Elements(table.id, set.name)) {
+          if (!wanted.Note(present)) {
+            PlanUnwanted(table, set, present);
+          }
+        }
+      }
+    }
+    for (const auto& [element, presence] : wanted.Differing()) {
+      const nft::TableId table = TableOf(*element);
+      if (presence == Presence::kDifferent) {
+        batch_.DeleteElement(table, *element);
+      }
+      batch_.AddElement(table, *element);
+      if (!is_new_.contains(element->family)) {
+        mismatches_.push_back(MismatchOf(FindSet(*element), *element, presence));
+      }
+    }
+  }
+
+  // Elements of attachments stay. A list of prefixes belongs to the policies, and is one value: an
+  // address that somebody has added to it would pass.
+  void PlanUnwanted(const nft::Table& table, const nft::Set& set, const nft::Element& present) {
+    if ((set.flags & nft::kInterval) != 0) {
+      batch_.DeleteElement(table.id, present);
+      mismatches_.push_back({Area::kLeftOver, "", Cat(Name(&set, present), " has no owner")});
+    } else if (present.verdict && table.FindChain(present.verdict->chain) == nullptr) {
+      leads_to_other_chains_ = true;
+    }
+  }
+
+  [[nodiscard]] const nft::Set* FindSet(const nft::Element& element) const {
+    const auto table = std::ranges::find(goal_.tables, TableOf(element), &nft::Table::id);
+    return table == goal_.tables.end() ? nullptr : table->FindSet(element.set);
+  }
+
+  // Chains and sets that were made for policies stay while these policies are in force, whether or
+  // not a live attachment needs them now; and while an element that stays leads to one of them.
+  [[nodiscard]] bool Stays(const std::string& name) const {
+    const bool are_same_policies = about_ && about_->policy_revision == goal_.about.policy_revision;
+    return IsMadeForPolicies(name) && (are_same_policies || leads_to_other_chains_);
+  }
+
+  void PlanRemovals(const nft::Table& present, const nft::Table& table) {
+    const auto note = [&](const char* kind, const std::string& name) {
+      Note(Format("{} {}", kind, name), table.id, "is left over", Area::kLeftOver);
+    };
+    std::vector<std::string> chains;
+    for (const nft::Chain& chain : present.chains) {
+      if (table.FindChain(chain.name) == nullptr && !Stays(chain.name)) {
+        chains.push_back(chain.name);
+      }
+    }
+    // All rules first, since they name sets, counters and chains. Sets before chains, since
+    // elements of sets may name chains.
+    for (const std::string& chain : chains) {
+      batch_.FlushChain(table.id, chain);
+    }
+    for (const nft::Set& set : present.sets) {
+      if (!set.is_anonymous() && table.FindSet(set.name) == nullptr && !Stays(set.name)) {
+        batch_.DeleteSet(table.id, set.name);
+        note("set", set.name);
+      }
+    }
+    for (const std::string& chain : chains) {
+      changes_rules_ = true;
+      batch_.DeleteChain(table.id, chain);
+      note("chain", chain);
+    }
+    const Names counters = NamesOf(table.counters);
+    for (const nft::Counter& counter : present.counters) {
+      if (!counters.contains(counter.name) && !Stays(counter.name)) {
+        batch_.DeleteCounter(table.id, counter.name);
+        note("counter", counter.name);
+      }
+    }
+  }
+
+  // Writes the hash of the rules only if this batch leaves them alone: then they have been compared
+  // here. Nobody misses the description, so it is no mismatch.
+  void PlanAbout() {
+    const nft::TableId table = TableId();
+    About about = goal_.about;
+    about.rules = changes_rules_ ? "" : HashOfRules(socket_);
+    const nft::Element wanted = ElementOf(about);
+    const std::vector<nft::Element> present = is_new_.contains(table.family)
+                                                  ? std::vector<nft::Element>()
+                                                  : socket_.Elements(table, kAbout);
+    if (present == std::vector{wanted}) {
+      return;
+    }
+    for (const nft::Element& element : present) {
+      batch_.DeleteElement(table, element);
+    }
+    batch_.AddElement(table, wanted);
+  }
+
+  nft::Socket& socket_;
+  const Goal& goal_;
+  nft::Batch batch_;
+  std::vector<Mismatch> mismatches_;
+  std::optional<About> about_;          // in the kernel
+  std::set<nft::TableFamily> is_new_;   // families whose table is made anew: no element survives
+  bool changes_rules_ = false;          // of our tables
+  bool leads_to_other_chains_ = false;  // an element that stays leads to a chain that is not wanted
+};
+
+}  // namespace
+
+std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) {
+  if (goal.tables.empty()) {
+    // Nearly every ADD finds the static rules in place, and asks for nothing else.
+    nft::Batch batch;
+    if (DescribeStaticRules(socket, goal.forward_hooks, batch).empty() && batch.empty()) {
+      return {};
+    }
+  }
+  std::vector<Mismatch> mismatches;
+  nft::RetryOnGenerations(
+      socket, Cat("change table ", nft::Text(TableId())), {}, [&](std::uint32_t generation) {
+        Planner planner(socket, goal);
+        planner.Run();
+        mismatches = planner.TakeMismatches();
+        return mode == Mode::kLook ? socket.Generation() == generation
+                                   : nft::TryCommit(socket, planner.batch(), generation);
+      });
+  return mismatches;
 }
 
 }  // namespace nomad_bridge::firewall

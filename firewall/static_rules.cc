@@ -176,8 +176,13 @@ std::vector<Mismatch> DescribeStaticRules(nft::Socket& socket,
                                           nft::Batch& batch) {
   std::vector<Mismatch> mismatches;
   for (const Wanted& wanted : PerFamily(forward_hooks)) {
+    nft::Batch rules;
+    std::vector<std::string> lost = DescribeRules(socket, wanted, rules);
+    if (rules.empty()) {
+      continue;  // the chains are there: rules lead to each of them
+    }
     const bool is_new = DescribeChains(socket, wanted, batch);
-    std::vector<std::string> lost = DescribeRules(socket, wanted, batch);
+    batch.Append(std::move(rules));
     if (is_new) {
       lost = {Format("the forwarding rules in table {} are missing", nft::Text(wanted.table))};
     }

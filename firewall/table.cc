@@ -29,6 +29,7 @@ Cidr Multicast(Family family) {
 std::vector<SetRow> Sets() {
   using enum nft::Type;
   return {
+      {kAbout, {kMark}, {}, Role::kNone},
       {kBridges, {kIfname}, {}, Role::kAny},
       {kGateways, {kIfname}, {}, Role::kAny},
       {kIngressRestricted, {kIfname}, {}, Role::kForwarding},
@@ -244,6 +245,10 @@ nft::TableId TableId(nft::TableFamily family) {
 
 std::string SetName(std::string_view noun, Family family) {
   return Cat(noun, family == Family::kIpv4 ? '4' : '6');
+}
+
+bool IsMadeForPolicies(std::string_view name) {
+  return name.find('-') != std::string_view::npos;
 }
 
 nft::Type AddressType(Family family) {

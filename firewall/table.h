@@ -20,6 +20,8 @@ namespace nomad_bridge::firewall {
 
 inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 
+// Set of mark: one element, which describes the tables (about.h).
+constexpr const char* kAbout = "about";
 // Sets of ifname: the bridges of our networks, the bridges with a gateway of ours, and the bridges
 // whose network is not open.
 constexpr const char* kBridges = "bridges";
@@ -49,6 +51,10 @@ constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it,
 
 // "alloc4", "alloc6": the set called `noun` for `family`.
 [[nodiscard]] std::string SetName(std::string_view noun, Family family);
+
+// Returns whether a chain, set or counter of that name was made for policies
+// (rules/policy_tables.h). Only these names have a hyphen.
+[[nodiscard]] bool IsMadeForPolicies(std::string_view name);
 
 // Returns the nft type of an address.
 [[nodiscard]] nft::Type AddressType(Family family);

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include <unistd.h>
+
 #include "base/attachment_id.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -13,6 +15,8 @@
 namespace nomad_bridge::ipam {
 namespace {
 
+constexpr std::string_view kLockName = "lock";
+constexpr std::string_view kMarkName = "last_reserved_ip.";
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 // A lease consists of two names from environment variables, which are never longer. A longer file
@@ -65,25 +69,41 @@ bool LeaseOwner::Matches(const LeaseOwner& other) const {
 
 Store::Store(std::string directory)
     : directory_(std::move(directory)),
-      lock_(FileLock::Take(Cat(directory_, "/lock"),
+      lock_(FileLock::Take(Cat(directory_, '/', kLockName),
                            std::nullopt,
                            LockKind::kLeases,
                            Format("the leases in '{}'", directory_))) {}
 
 Store Store::Open(const std::string& data_dir, const std::string& network) {
-  std::string directory = Cat(data_dir, '/', network);
-  EnsureDirectory(directory);
-  return Store(std::move(directory));
+  const std::string directory = Cat(data_dir, '/', network);
+  for (;;) {
+    EnsureDirectory(directory);
+    try {
+      return Store(directory);
+    } catch (const Error&) {
+      // Tries again if the last DEL of the network has removed the directory meanwhile.
+      if (FindStatus(directory)) {
+        throw;
+      }
+    }
+  }
 }
 
 std::optional<Store> Store::OpenIfExists(const std::string& data_dir, const std::string& network) {
-  std::string directory = Cat(data_dir, '/', network);
+  const std::string directory = Cat(data_dir, '/', network);
   struct stat status {};
   // Follows a symbolic link, as Open() does.
   if (::stat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
     return std::nullopt;
   }
-  return Store(std::move(directory));
+  try {
+    return Store(directory);
+  } catch (const Error&) {
+    if (FindStatus(directory)) {
+      throw;
+    }
+    return std::nullopt;  // removed meanwhile
+  }
 }
 
 bool Store::Reserve(const Ip& address, const LeaseOwner& owner) {
@@ -122,8 +142,30 @@ std::optional<std::int64_t> Store::WrittenAt(const Ip& address) const {
   return status ? std::optional<std::int64_t>(status->st_mtim.tv_sec) : std::nullopt;
 }
 
+std::string Store::MarkPath(std::size_t range_set) const {
+  return Cat(directory_, '/', kMarkName, range_set);
+}
+
 bool Store::IsNew() const {
   return !FindStatus(MarkPath(0));
+}
+
+void Store::RemoveIfUnused() {
+  std::vector<std::string> names = Entries(directory_);
+  const bool is_unused = std::ranges::all_of(names, [](const std::string& name) {
+    return name == kLockName || name.starts_with(kMarkName);
+  });
+  const std::optional<struct stat> status = FindStatus(directory_);
+  if (!is_unused || !status || !S_ISDIR(status->st_mode)) {
+    return;
+  }
+  std::erase(names, kLockName);
+  for (const std::string& name : names) {
+    EnsureFileGone(Cat(directory_, '/', name));
+  }
+  // The lock last: who waits for it finds out that it is gone, and makes the directory again.
+  EnsureFileGone(Cat(directory_, '/', kLockName));
+  static_cast<void>(::rmdir(directory_.c_str()));
 }
 
 std::optional<Ip> Store::LastReserved(std::size_t range_set) const {

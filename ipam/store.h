@@ -89,15 +89,15 @@ class Store {
 
   // Returns whether no address was ever given out here: the directory is new, or was lost.
   [[nodiscard]] bool IsNew() const;
+  // Removes the directory if it holds neither a lease nor anything else that is not ours.
+  void RemoveIfUnused();
   [[nodiscard]] std::optional<Ip> LastReserved(std::size_t range_set) const;
   void SetLastReserved(std::size_t range_set, const Ip& address);
 
  private:
   explicit Store(std::string directory);
   [[nodiscard]] std::string PathOf(const Ip& ip) const { return directory_ + '/' + ip.Text(); }
-  [[nodiscard]] std::string MarkPath(std::size_t range_set) const {
-    return directory_ + "/last_reserved_ip." + std::to_string(range_set);
-  }
+  [[nodiscard]] std::string MarkPath(std::size_t range_set) const;
 
   std::string directory_;
   FileLock lock_;

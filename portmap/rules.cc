@@ -144,21 +144,6 @@ std::uint16_t PortIn(std::span<const std::uint8_t> field) {
   return static_cast<std::uint16_t>(field[0] << 8 | field[1]);
 }
 
-// Returns the published port that the key of `element` names; nullopt if its set is none of our
-// maps.
-std::optional<DnatEntry> EntryOf(const nft::Element& element) {
-  const bool any_address = IsIn(kPort, element);
-  const std::span<const std::uint8_t> key(element.key);
-  if ((!any_address && !IsIn(kHostIp, element)) || key.size() < 2 * kFieldBytes) {
-    return std::nullopt;
-  }
-  const std::span<const std::uint8_t> address = key.first(key.size() - 2 * kFieldBytes);
-  const std::span<const std::uint8_t> rest = key.last(2 * kFieldBytes);
-  return DnatEntry{.protocol = static_cast<Protocol>(rest[0]),
-                   .host_ip = any_address ? std::nullopt : std::optional(Ip(address)),
-                   .host_port = PortIn(rest.last(kFieldBytes))};
-}
-
 }  // namespace
 
 const firewall::Contributor kPublishedPorts = {nft::TableFamily::kInet, &Maps, &Chains};
@@ -182,26 +167,46 @@ std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
   return elements;
 }
 
-std::optional<nft::Element> OverlappingAt(const nft::Element& element,
-                                          const std::optional<Ip>& place) {
+std::optional<nft::Element> OnAllAddresses(const nft::Element& element) {
   for (const Family family : kFamilies) {
-    const std::string any = SetName(kPort, family);
-    const std::string one = SetName(kHostIp, family);
-    if (element.set == any && place && place->family() == family) {
-      Bytes key = firewall::AddressKey(*place);
-      Append(key, element.key);
-      return nft::Element{.set = one, .key = std::move(key)};
-    }
-    if (element.set == one && !place) {
-      return nft::Element{.set = any,
+    if (element.set == SetName(kHostIp, family)) {
+      return nft::Element{.set = SetName(kPort, family),
                           .key = Bytes(element.key.end() - 2 * kFieldBytes, element.key.end())};
     }
   }
   return std::nullopt;
 }
 
+std::optional<std::string> FindSetOfOneAddress(const nft::Element& element) {
+  for (const Family family : kFamilies) {
+    if (element.set == SetName(kPort, family)) {
+      return SetName(kHostIp, family);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<DnatEntry> FindEntry(const nft::Element& element) {
+  const bool any_address = IsIn(kPort, element);
+  const std::span<const std::uint8_t> key(element.key);
+  if ((!any_address && !IsIn(kHostIp, element)) || key.size() < 2 * kFieldBytes) {
+    return std::nullopt;
+  }
+  const std::span<const std::uint8_t> address = key.first(key.size() - 2 * kFieldBytes);
+  const std::span<const std::uint8_t> rest = key.last(2 * kFieldBytes);
+  DnatEntry entry{.protocol = static_cast<Protocol>(rest[0]),
+                  .host_ip = any_address ? std::nullopt : std::optional(Ip(address)),
+                  .host_port = PortIn(rest.last(kFieldBytes))};
+  const std::span<const std::uint8_t> data(element.data);
+  if (data.size() > kFieldBytes) {
+    entry.container_ip = Ip(data.first(data.size() - kFieldBytes));
+    entry.container_port = PortIn(data.last(kFieldBytes));
+  }
+  return entry;
+}
+
 std::string DescribeKey(const nft::Element& element) {
-  const std::optional<DnatEntry> entry = EntryOf(element);
+  const std::optional<DnatEntry> entry = FindEntry(element);
   return entry ? DescribeHostPort(*entry) : std::string();
 }
 

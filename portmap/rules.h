@@ -28,11 +28,15 @@ extern const firewall::Contributor kPublishedPorts;
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                                  const std::string& comment);
 
-// Returns, with set and key alone, the element that publishes the port of `element` on `place` (an
-// address of the node; nullopt: all addresses), if the two overlap: one is on all addresses, the
-// other on one address. Returns nullopt if they do not overlap, or `element` is no published port.
-[[nodiscard]] std::optional<nft::Element> OverlappingAt(const nft::Element& element,
-                                                        const std::optional<Ip>& place);
+// If `element` publishes a port on one address, returns, with set and key alone, the element that
+// would publish the same port on all addresses. Otherwise returns nullopt.
+[[nodiscard]] std::optional<nft::Element> OnAllAddresses(const nft::Element& element);
+// If `element` publishes a port on all addresses, returns the set of ports on one address.
+// Otherwise returns nullopt.
+[[nodiscard]] std::optional<std::string> FindSetOfOneAddress(const nft::Element& element);
+
+// Returns the published port that `element` is; nullopt if its set is none of our maps.
+[[nodiscard]] std::optional<DnatEntry> FindEntry(const nft::Element& element);
 
 // Returns the key of `element` for messages, "tcp 8080" or "udp 192.0.2.7:53"; empty if its set is
 // none of our maps.

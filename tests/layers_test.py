@@ -7,7 +7,7 @@
     plugin/'s cni and cli, plugin/policy/document, plugin/state/*json*
   - close(), *_free() and *_put() only where a handle's owner is defined
   - no child processes but those of base/subprocess, background_request and pending_reset, no sleeping, no
-    source file over 400 lines
+    source file over 500 lines
 
 Usage: tests/layers_test.py [directory of the checkout]
 """
@@ -24,7 +24,7 @@ PRIVATE_HEADERS = {"netlink/core/handles.h", "netlink/core/message.h", "netlink/
 OWNERS = {"base/fd.h", "netlink/core/handles.h"}
 STARTERS = {"base/subprocess.cc", "netlink/core/background_request.cc", "netlink/probe/pending_reset.cc"}
 JSON_FILES = ["plugin/cni/*", "plugin/cli/*", "plugin/policy/document.cc", "plugin/state/*json*.cc"]
-MOST_LINES = 400
+MOST_LINES = 500
 FORBIDDEN = [
     (r"(^|[^\w])(system|popen|u?sleep|nanosleep|sleep_for|sleep_until)\(", set(), "starts a shell or sleeps"),
     (r"(^|[^\w.])(v?fork|clone3?|posix_spawnp?|f?exec[lv][pe]*)\(", STARTERS,

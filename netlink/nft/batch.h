@@ -70,9 +70,10 @@ class Batch {
 };
 
 // Returns the batch in the kernel's format: a begin message with the sequence number `sequence`,
-// which ties the batch to `generation`; the messages, numbered from `sequence` + 1; an end message.
+// which ties the batch to `generation` if there is one; the messages, numbered from `sequence` + 1;
+// an end message.
 [[nodiscard]] std::vector<char> EncodeBatch(const Batch& batch,
-                                            std::uint32_t generation,
+                                            std::optional<std::uint32_t> generation,
                                             std::uint32_t sequence);
 
 }  // namespace nomad_bridge::nft

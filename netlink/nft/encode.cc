@@ -47,7 +47,7 @@ std::uint32_t ByteOrder(const std::vector<Type>& fields) {
   if (fields.size() != 1 || fields[0] == Type::kVerdict) {
     return kNone;
   }
-  return fields[0] == Type::kIfname ? kHost : kBig;
+  return fields[0] == Type::kIfname || fields[0] == Type::kMark ? kHost : kBig;
 }
 
 Bytes CommentData(std::uint8_t type, const std::string& comment) {
@@ -227,7 +227,7 @@ netlink::NftnlObject Encode(const TableId& table, const Counter& counter) {
 // Only the last message asks for an acknowledgement: the kernel reports refusals anyway, and 4,000
 // acknowledgements would only fill the socket.
 std::vector<char> EncodeBatch(const Batch& batch,
-                              std::uint32_t generation,
+                              std::optional<std::uint32_t> generation,
                               std::uint32_t sequence) {
   std::array<char, kMaxMessageBytes> scratch{};
   std::vector<char> bytes;
@@ -235,7 +235,9 @@ std::vector<char> EncodeBatch(const Batch& batch,
     bytes.insert(bytes.end(), scratch.begin(), scratch.begin() + message.nlmsg_len);
   };
   nlmsghdr* const begin = nftnl_batch_begin(scratch.data(), sequence);
-  mnl_attr_put_u32(begin, NFNL_BATCH_GENID, htonl(generation));
+  if (generation) {
+    mnl_attr_put_u32(begin, NFNL_BATCH_GENID, htonl(*generation));
+  }
   append(*begin);
   std::size_t left = batch.messages().size();
   for (const BatchMessage& message : batch.messages()) {

@@ -117,7 +117,7 @@ std::uint32_t Socket::Generation() {
   throw Error(Code::kKernel, what);
 }
 
-CommitReply Socket::Commit(const Batch& batch, std::uint32_t generation) {
+CommitReply Socket::Commit(const Batch& batch, std::optional<std::uint32_t> generation) {
   const std::string what = "cannot change the nf_tables ruleset";
   const auto count = static_cast<std::uint32_t>(batch.messages().size());
   const std::uint32_t begin = socket_.ReserveSequence(count + 2);
@@ -167,12 +167,11 @@ std::vector<Set> Socket::Sets(const TableId& table) {
   return List(socket_, request, Cat("cannot read the sets of table ", Text(table)), &ReadSet);
 }
 
-std::optional<Chain> Socket::FindChain(const TableId& table, const std::string& name) {
+std::optional<Socket::TableChain> Socket::FindChain(const TableId& table, const std::string& name) {
   const netlink::Message request = GetRequest(NFT_MSG_GETCHAIN, table.family);
   nftnl_chain_nlmsg_build_payload(request.header(), Encode(table, Chain{.name = name}).get());
   const std::string what = Format("cannot read chain {} of table {}", name, Text(table));
-  const std::vector<TableChain> found = List(socket_, request, what, &ReadChain);
-  return found.empty() ? std::nullopt : std::optional(found.front().chain);
+  return First(List(socket_, request, what, &ReadChain));
 }
 
 std::vector<Socket::TableChain> Socket::Chains(TableFamily family) {
@@ -237,11 +236,14 @@ std::vector<KernelRule> Socket::Rules(const TableId& table,
 std::uint64_t Socket::HashOfRules(const TableId& table) {
   const netlink::Reply reply = socket_.TransactOrThrow(
       RulesRequest(table), Cat("cannot read the rules of table ", Text(table)), {ENOENT});
-  // The headers have numbers that differ from dump to dump.
-  constexpr std::size_t kHeaderBytes = NLMSG_HDRLEN + sizeof(nfgenmsg);
   std::string hashed;
   for (const netlink::NlMessage& message : reply.messages) {
-    hashed += BytesOf(*nlmsg_hdr(message.get())).substr(kHeaderBytes);
+    const netlink::Attributes rule(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
+    // Not its handle, which is another one if the same rule is loaded again.
+    for (const int attribute : {NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS, NFTA_RULE_USERDATA}) {
+      const std::span<const std::uint8_t> bytes = rule.Bytes(attribute);
+      hashed.append(bytes.begin(), bytes.end());
+    }
   }
   // Do not hash the bytes of the chains: they contain how many elements lead to each chain, and
   // this number changes with every attachment.

@@ -1,8 +1,9 @@
 // nf_tables in one network namespace: reads it, and changes it in one atomic commit.
 //
-// Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
+// Generation  The kernel counts the changes of a namespace's ruleset. A commit can be tied to the
 //             generation it was planned on. If the ruleset has changed since, nothing happens, and
-//             the reply says so.
+//             the reply says so. A commit that is not tied takes effect unless a message of it is
+//             refused.
 // Costs       One round trip per call; Tables(), Sets(), Chains(), Elements() and Rules() are
 //             dumps.
 // Errors      kKernel: msg says what was tried, details have the kernel's message and the errno's
@@ -90,15 +91,13 @@ class Socket {
 
   [[nodiscard]] std::uint32_t Generation();
   // `batch` must not be empty. Throws if the kernel refuses the batch as a whole.
-  [[nodiscard]] CommitReply Commit(const Batch& batch, std::uint32_t generation);
+  [[nodiscard]] CommitReply Commit(const Batch& batch, std::optional<std::uint32_t> generation);
 
   [[nodiscard]] std::optional<KernelTable> FindTable(const TableId& table);
   // Returns the tables of every family.
   [[nodiscard]] std::vector<KernelTable> Tables();
   // Returns every set and map of the table; empty if there is no such table.
   [[nodiscard]] std::vector<Set> Sets(const TableId& table);
-  // Returns the chain without its rules.
-  [[nodiscard]] std::optional<Chain> FindChain(const TableId& table, const std::string& name);
   // A chain without its rules, and its table.
   struct TableChain {
     TableId table;
@@ -106,6 +105,7 @@ class Socket {
     std::uint64_t handle = 0;
     std::uint32_t use = 0;  // number of its rules, and of rules and elements that lead to it
   };
+  [[nodiscard]] std::optional<TableChain> FindChain(const TableId& table, const std::string& name);
   [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
   // Returns the element with the set and key of `like`; not for sets of intervals.
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
@@ -131,9 +131,9 @@ class Socket {
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
                                               const std::string& chain = {},
                                               const std::vector<std::string>& texts = {});
-  // Returns a hash of the rules of all chains as the kernel shows them, with their handles, and of
-  // the hook and policy of each base chain. It stays the same until somebody changes one of these.
-  // Parsing the rules would take twenty times as long.
+  // Returns a hash of the rules of all chains as the kernel shows them, without their handles, and
+  // of the hook and policy of each base chain. It stays the same until somebody changes one of
+  // these. Parsing the rules would take twenty times as long.
   [[nodiscard]] std::uint64_t HashOfRules(const TableId& table);
 
  private:

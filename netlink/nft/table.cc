@@ -36,7 +36,8 @@ std::size_t SizeOf(Type type) {
                                      {kIfname, 16},
                                      {kEtherAddr, 6},
                                      {kInetProto, 1},
-                                     {kInetService, 2}});
+                                     {kInetService, 2},
+                                     {kMark, 4}});
 }
 
 std::string ProtocolText(int number) {
@@ -48,6 +49,7 @@ std::string ProtocolText(int number) {
 std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
   switch (type) {
     case Type::kVerdict:
+    case Type::kMark:
       break;
     case Type::kIpv4Addr:
     case Type::kIpv6Addr:

@@ -38,6 +38,7 @@ enum class Type : std::uint8_t {
   kEtherAddr = 9,
   kInetProto = 12,
   kInetService = 13,
+  kMark = 19,
   kIfname = 41,
 };
 

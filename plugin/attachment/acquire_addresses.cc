@@ -168,7 +168,8 @@ Attempt TryAcquire(state::Host& host,
   }
   const ipam::Request wanted{
       .requested = config.ipam.requested,
-      .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>(),
+      .previous = earlier ? AddressesOnly(earlier->ipam.leases)
+                          : FindLeasesFromBefore(host, store, intent.id, config.ipam.data_dir),
       .is_in_use = InUse{host, intent, held},
       .owner = ipam::OwnerOf(intent.id)};
   const ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);

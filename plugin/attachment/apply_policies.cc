@@ -12,7 +12,7 @@
 #include "plugin/link/liveness.h"
 #include "plugin/policy/judge.h"
 #include "plugin/rules/bridge_netfilter.h"
-#include "plugin/rules/converge.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/rules/policy_admission.h"
 #include "plugin/rules/policy_tables.h"
 
@@ -38,7 +38,7 @@ policy::Program FindFormer(state::Host& host) {
 // Checks each bridge once for attachments that policies apply to, and once for the others.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
-  Mismatches discarded(Mode::kRepair);
+  Mismatches silent = Mismatches::Silently();
   for (const state::Record& record : records) {
     const bool is_judged = record.rules.policy.in || record.rules.policy.out;
     const std::string key = record.link.bridge + (is_judged ? "" : " ");
@@ -48,7 +48,7 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
             : std::nullopt;
     if (bridge) {
       rules::RequireBridgeNetfilter(host, *bridge, record);
-      rules::CheckBridgeNetfilter(host, *bridge, record, discarded);
+      rules::CheckBridgeNetfilter(host, *bridge, record, silent);
     }
   }
 }
@@ -66,11 +66,10 @@ void SwitchPolicies(state::Host& host,
                     const policy::Program& program,
                     const std::string& directory,
                     const std::vector<state::Record>& judged) {
-  Mismatches discarded(Mode::kRepair);
   // First restores the rules of ours that others have removed, and deletes the flows that began
   // without these rules. The switch itself then has nothing to restore, and deletes no flows.
   if (!rules::FindPolicyReadError(host)) {
-    rules::Converge(host, {}, discarded);
+    rules::RepairRuleset(host, nullptr);
   }
   const std::optional<std::string> former = state::PolicyFile::FindText();
   // The file before the kernel: if this process is killed in between, the next command puts the new
@@ -80,8 +79,7 @@ void SwitchPolicies(state::Host& host,
     // Bridges before rules: policies must see traffic between bridge ports from the first packet
     // on.
     CheckBridges(host, judged);
-    rules::MakeChainsAhead(host, program, judged);
-    rules::Converge(host, {.at_least = rules::Depth::kEverything}, discarded);
+    rules::SwitchPolicies(host, judged);
   } catch (...) {
     host.policy.Restore(former);
     throw;

@@ -4,7 +4,7 @@
 //         packet. If the process is killed before the batch, the next ADD, CHECK or reconcile finds
 //         the new policies in their file and puts them in force.
 // Errors  kConflict or kKernel if policies would not see the traffic of a bridge; the errors of
-//         rules/converge.h. The former policies then stay in force.
+//         rules/check_ruleset.h. The former policies then stay in force.
 // Locks   Holds the rules' lock until the new policies are in force. Attachments' locks are only
 //         tried.
 #pragma once

@@ -10,9 +10,11 @@
 #include "ipam/store.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
+#include "plugin/attachment/unrecorded.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/rules/left_over.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
@@ -87,7 +89,14 @@ class Collector {
     if (collection_.leases) {
       LookAtLeases();
     }
-    report_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtStrayLinks(); });
+    report_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtUnrecordedPorts(); });
+    // After the links and the leases: elements that are left now belong to nothing else.
+    if (collection_.rules) {
+      report_.Try(Mismatch::Area::kLeftOver, "stray rules", [&] {
+        rules::CheckLeftOver(
+            host_, collection_.valid.value_or(std::set<AttachmentId>()), report_.mismatches);
+      });
+    }
   }
 
  private:
@@ -119,7 +128,7 @@ class Collector {
     // Read again under the lock: nobody changes the record any more.
     const std::optional<state::Record> locked = host_.records.FindOwn(id);
     if (locked && (collection_.valid || IsStale(host_, *locked))) {
-      AddRemoval(id, Describe(*locked), [&] { return RemoveAll(host_, *locked); });
+      AddRemoval(*locked, Describe(*locked));
     } else if (!locked) {
       CollectVoidRecord(id);
     }
@@ -171,9 +180,9 @@ class Collector {
     }
   }
 
-  // Removes a port of ours from the bridge if its record was lost: if it belongs neither to a valid
-  // attachment nor to an attachment with a record.
-  void LookAtStrayLinks() {
+  // Removes an attachment on the bridge whose record was lost, if a runtime does not list it. Its
+  // link shows which attachment it is.
+  void LookAtUnrecordedPorts() {
     const std::optional<rtnl::Link> bridge =
         collection_.bridge.empty() ? std::nullopt : host_.net.FindLink(collection_.bridge);
     if (!bridge) {
@@ -189,9 +198,10 @@ class Collector {
       const std::optional<state::ParsedAlias> alias =
           link ? state::ParseAlias(link->alias) : std::nullopt;
       if (alias && alias->id.network == collection_.network) {
-        report_.mismatches.Add(
-            {Mismatch::Area::kLeftOver, link->name, Format("{} has no record", link->name)},
-            [&] { link::EnsureStrayLinkGone(host_, *link); });
+        const std::optional<FileLock> lock = LockOf(alias->id);
+        const Leases none_known = {.data_dir = collection_.data_dir, .addresses = {}};
+        AddRemoval(RecordFromKernel(host_, alias->id, none_known, dumps_),
+                   Format("{} has no record", link->name));
       }
     }
   }
@@ -206,22 +216,23 @@ class Collector {
     return collection_.valid ? std::optional(host_.records.Lock(id)) : host_.records.TryLock(id);
   }
 
-  template <typename Removal>
-  void AddRemoval(const AttachmentId& id, std::string text, Removal remove) {
-    report_.mismatches.Add({Mismatch::Area::kLeftOver, id.container_id, std::move(text)}, [&] {
-      if (const std::vector<std::string> failures = remove(); !failures.empty()) {
-        throw Error(Code::kIncomplete, cni::ErrorList::Join(failures));
-      }
-    });
+  void AddRemoval(const state::Record& record, std::string text) {
+    report_.mismatches.Add(
+        {Mismatch::Area::kLeftOver, record.id.container_id, std::move(text)}, [&] {
+          const cni::ErrorList failures(Remove(host_, record, record.AllParts()));
+          if (!failures.empty()) {
+            throw Error(Code::kIncomplete, cni::ErrorList::Join(failures.list()));
+          }
+        });
   }
 
   static std::optional<ipam::Store> StoreIn(const LeaseDirectory& directory) {
     return ipam::Store::OpenIfExists(directory.data_dir, directory.network);
   }
 
-  bool HasNeitherLinkNorReferenceRules(const AttachmentId& id) {
-    return !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
-           !takeover::HasReferenceRules(id, dumps_.reference_rules);
+  static bool IsOfEarlierBoot(const ipam::Lease& lease, const LeaseDirectory& directory) {
+    const std::optional<ipam::Store> store = StoreIn(directory);
+    return store && WasWrittenBeforeBoot(*store, lease.address);
   }
 
   // Looks at a lease without a record. The caller holds the owner's lock. With a list of valid
@@ -235,26 +246,22 @@ class Collector {
     if ((!collection_.valid || is_anothers) && held_->Contains(lease.address)) {
       return;
     }
-    const bool is_for_operator = collection_.network.empty();
-    std::string text =
-        Format("the lease of {} in '{}' is of container '{}', which has nothing else",
-               lease.address,
-               directory,
-               id.container_id);
-    if (collection_.valid || (is_for_operator && HasNeitherLinkNorReferenceRules(id))) {
-      AddRemoval(id, std::move(text), [&] {
-        return RemoveUnrecorded(
-            host_,
-            {.id = id, .data_dir = directory.data_dir, .leases = std::vector{lease.address}},
-            dumps_);
-      });
-    } else if (auto store = StoreIn(directory);
-               store && (is_anothers || WasWrittenBeforeBoot(*store, lease.address))) {
-      AddRemoval(id, std::move(text), [&] {
-        store->Release(lease.address, lease.owner);
-        return std::vector<std::string>();
-      });
+    state::Record owner = RecordFromKernel(
+        host_, id, {.data_dir = directory.data_dir, .addresses = {lease.address}}, dumps_);
+    const bool is_removed_whole =
+        collection_.valid || (collection_.network.empty() && !owner.Has(cni::Part::kLink) &&
+                              !takeover::HasReferenceRules(id, dumps_.reference_rules));
+    if (!is_removed_whole) {
+      if (!is_anothers && !IsOfEarlierBoot(lease, directory)) {
+        return;
+      }
+      owner = owner.Only({cni::Part::kAddress});
     }
+    AddRemoval(owner,
+               Format("the lease of {} in '{}' is of container '{}', which has nothing else",
+                      lease.address,
+                      directory,
+                      id.container_id));
   }
 
   state::Host& host_;
@@ -288,7 +295,7 @@ bool CollectIfStale(state::Host& host, const AttachmentId& id) {
   if (!record || !IsStale(host, *record)) {
     return false;
   }
-  const std::vector<std::string> failures = RemoveAll(host, *record);
+  const std::vector<std::string> failures = Remove(host, *record, record->AllParts());
   if (!failures.empty()) {
     LogLine("cannot remove what the stale container '{}' left, ignoring: {}",
             id.container_id,

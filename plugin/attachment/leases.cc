@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cni/error_list.h"
@@ -94,6 +95,45 @@ void ReleaseAddresses(const state::Record& record) {
   // replaces it by the config of its request (cni::WithConfigOf).
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
+  }
+}
+
+std::vector<Ip> FindLeasesFromBefore(state::Host& host,
+                                     const ipam::Store& store,
+                                     const AttachmentId& id,
+                                     const std::string& data_dir) {
+  const std::string directory = Cat(state::kStateDirectory, "/.leases");
+  const std::string known_path = Cat(directory, '/', id.network);
+  if (FindOwnFile(known_path) == data_dir) {
+    return {};
+  }
+  std::vector<Ip> own;
+  bool are_all_known = true;
+  for (const ipam::Lease& lease : store.Leases()) {
+    const ipam::LeaseOwner& owner = lease.owner;
+    if (owner.Matches(ipam::OwnerOf(id))) {
+      own.push_back(lease.address);
+    } else {
+      are_all_known =
+          are_all_known && (owner == ipam::kLeasedElsewhere || owner.ifname.empty() ||
+                            host.records.Has({id.network, owner.container_id, owner.ifname}));
+    }
+  }
+  if (are_all_known) {
+    EnsureDirectory(directory);
+    ReplaceFile(known_path, data_dir);
+  }
+  return own;
+}
+
+void EnsureUnusedDirectoryGone(state::Host& host,
+                               const std::string& network,
+                               const std::string& data_dir) {
+  std::optional<ipam::Store> store = data_dir.empty() || host.records.HasNetwork(network)
+                                         ? std::nullopt
+                                         : ipam::Store::OpenIfExists(data_dir, network);
+  if (store) {
+    store->RemoveIfUnused();
   }
 }
 

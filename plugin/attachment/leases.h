@@ -35,6 +35,19 @@ void RestoreLeases(state::Host& host,
                    const std::string& network,
                    const std::string& data_dir);
 
+// Returns the addresses that are leased to `id`, which has no record: /run was lost, in a reboot
+// for example, and the leases are on disk. Opens every lease, until every lease of the network
+// belongs to an attachment with a record; a file below /run/nomad-bridge/.leases remembers this.
+[[nodiscard]] std::vector<Ip> FindLeasesFromBefore(state::Host& host,
+                                                   const ipam::Store& store,
+                                                   const AttachmentId& id,
+                                                   const std::string& data_dir);
+
+// Removes the directory of the leases of `network` if neither a record nor a lease is left.
+void EnsureUnusedDirectoryGone(state::Host& host,
+                               const std::string& network,
+                               const std::string& data_dir);
+
 // Returns every address leased to `id`, by any plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);
 

@@ -7,7 +7,6 @@
 //          tried.
 #pragma once
 
-#include "base/mismatch.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -23,12 +22,11 @@ void Publish(state::Host& host, const state::Record& record);
 // plugin that sends over the link. The parts stay in phase kMaking.
 void PublishPort(state::Host& host, const state::Record& record);
 
-// Checks that the rules of `record`, all of whose parts are live, are in force; mode kRepair
-// restores them.
-void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches);
+// Commits the elements of a live attachment again, of which the kernel has lost some.
+void PublishAgain(state::Host& host, const state::Record& record);
 
-// Publishes the ports of `record` for a live sibling that wants them, too. The rules of `record`
-// must be gone already: until then the ports are taken.
-void TransferPortsToSibling(state::Host& host, const state::Record& record);
+// Publishes the ports of siblings of `record` that want them. The rules of `record` must be gone
+// already: until then the ports are taken.
+void PublishForSiblings(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment

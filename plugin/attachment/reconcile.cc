@@ -8,11 +8,11 @@
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/segment.h"
+#include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/rules/commit.h"
-#include "plugin/rules/converge.h"
-#include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/check_ruleset.h"
+#include "plugin/rules/elements.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
@@ -21,73 +21,36 @@ namespace nomad_bridge::attachment {
 namespace {
 
 using Area = Mismatch::Area;
-using Extent = Scope::Extent;
-using rules::Depth;
 
 class Reconciler {
  public:
-  Reconciler(state::Host& host, const Scope& scope, ReconcileReport& report)
-      : host_(host), scope_(scope), report_(report), mismatches_(report.mismatches) {
-    // `up` does not log what it creates.
-    if (scope.extent != Extent::kNetwork) {
-      log_.emplace(report.mismatches);
-    }
-  }
+  Reconciler(state::Host& host, ReconcileReport& report)
+      : host_(host), report_(report), mismatches_(report.mismatches), log_(report.mismatches) {}
 
-  void Run(const Progress& progress) {
-    switch (scope_.extent) {
-      case Extent::kNetwork:
-        return CheckNetwork(scope_.record->Finished());
-      case Extent::kTables:
-        return CheckTables();
-      case Extent::kOne:
-        return CheckOne(scope_.record->OnlyLive());
-      case Extent::kRules:
-        CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid});
-        return;
-      case Extent::kAll:
-        return CheckAll(progress);
-    }
-  }
-
- private:
   // Each step needs the step before it: a port needs its bridge, elements name links that must
   // exist, and route_localnet is safe only while the rules are in force.
   void CheckOne(const state::Record& record) {
     const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
     CheckOwn(record, FindVeth(record), bridge, mismatches_);
-    CheckRules(host_, record, mismatches_);
+    CheckOwnRules(record);
     rules::CheckLocalhost(host_, record, mismatches_);
   }
 
-  void CheckNetwork(const state::Record& record) {
-    EnsureSegment(host_, record);
-    if (record.HasRules()) {
-      CheckRuleset({.added = &record});
-      rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
-    }
-  }
-
   // The socket unit runs this after every change of rules, also after our own ADDs and DELs. So it
-  // reads records only if somebody else has changed a rule.
-  void CheckTables() {
-    if (CheckRuleset({}) == Depth::kNothing) {
-      return;
-    }
-    for (const AttachmentId& id : host_.records.List("")) {
-      const std::optional<state::Record> record = FindLive(id);
-      if (record && !gateways_.contains(record->link.gateway_ifname) &&
-          link::IsAlive(host_, *record)) {
-        NoteGateway(*record);
-      }
+  // reads one record of each network: the others need the same static rules.
+  void CheckRules() {
+    const std::vector<state::Record> records =
+        host_.records.OnePerNetwork([&](const state::Record& record) {
+          return record.IsLive(cni::Part::kForward) && link::IsAlive(host_, record);
+        });
+    rules::CheckTables(host_, records, mismatches_);
+    for (const state::Record& record : records) {
+      NoteGateway(record);
     }
     CheckOtherFirewalls();
   }
 
-  void CheckAll(const Progress& progress) {
-    const std::vector<rtnl::Link> listed =
-        scope_.links != nullptr ? std::vector<rtnl::Link>() : host_.net.Links();
-    const std::vector<rtnl::Link>& links = scope_.links != nullptr ? *scope_.links : listed;
+  void CheckAll(const std::vector<rtnl::Link>& links, const Progress& progress) {
     listed_.emplace(links);
     // Links before rules, whose elements name the links.
     const std::vector<AttachmentId> all = host_.records.List("");
@@ -96,9 +59,8 @@ class Reconciler {
       progress(done + 1, all.size());
     }
     // One batch for all attachments.
-    report_.Try(Area::kTable, "the rules", [&] {
-      CheckRuleset({.at_least = Depth::kEverything, .valid = scope_.valid, .listed = &*listed_});
-    });
+    const auto check_rules = [&] { rules::CheckRuleset(host_, mismatches_, &*listed_); };
+    report_.Try(Area::kTable, "the rules", check_rules);
     // After the rules, which make route_localnet safe.
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
@@ -113,6 +75,7 @@ class Reconciler {
     }
   }
 
+ private:
   // Checks one of many attachments. If its repair fails, the others are still repaired. Locks only
   // an attachment with a mismatch, so that no command waits for a check that finds nothing.
   void CheckAttachment(const AttachmentId& id) {
@@ -169,9 +132,12 @@ class Reconciler {
                 const std::optional<rtnl::Link>& bridge,
                 Mismatches& mismatches) {
     if (record.IsLive(cni::Part::kLink)) {
-      link::CheckHostVeth(host_, record, veth, bridge, mismatches);
-      if (!mismatches.repaired().empty()) {
-        // A new bridge drops what the node sends until it has noticed the carrier of its ports.
+      Mismatches of_link(mismatches.mode());
+      link::CheckHostVeth(host_, record, veth, bridge, of_link);
+      const bool is_repaired = !of_link.repaired().empty();
+      mismatches.AddAll(std::move(of_link));
+      if (is_repaired) {
+        // A bridge drops what the node sends until it has noticed the carrier of a new port.
         link::AwaitGateway(host_, record);
       }
     }
@@ -186,10 +152,20 @@ class Reconciler {
                : std::nullopt;
   }
 
-  Depth CheckRuleset(const rules::RulesetScope& scope) {
-    rules::Converged converged = rules::CheckRuleset(host_, scope, mismatches_);
-    checkpoint_ = std::move(converged.checkpoint);
-    return converged.depth;
+  // Checks that the rules of `record`, all of whose parts are live, are in force.
+  void CheckOwnRules(const state::Record& record) {
+    if (rules::ElementsOf(record).empty()) {
+      return;  // the kernel may not even have nf_tables
+    }
+    // After the tables, because the elements name their sets and chains.
+    const bool is_everything_compared = rules::CheckTables(host_, {record}, mismatches_);
+    std::vector<Mismatch> lost =
+        is_everything_compared ? std::vector<Mismatch>() : rules::CompareElements(host_, record);
+    if (!lost.empty() && mismatches_.is_repairing()) {
+      PublishAgain(host_, record);
+    }
+    mismatches_.AddAll(std::move(lost));
+    foreign::CheckOtherFirewalls(host_, record, mismatches_);
   }
 
   // Collects a gateway's interface: its forwarding is checked once, after all attachments.
@@ -202,7 +178,7 @@ class Reconciler {
   void CheckOtherFirewalls() {
     for (const auto& each : gateways_) {
       report_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
-        rules::CheckOtherFirewalls(host_, each.second, checkpoint_, mismatches_);
+        foreign::CheckOtherFirewalls(host_, each.second, mismatches_);
       });
     }
   }
@@ -221,11 +197,9 @@ class Reconciler {
   };
 
   state::Host& host_;
-  const Scope& scope_;
   ReconcileReport& report_;
   Mismatches& mismatches_;
-  std::optional<state::RepairLog> log_;
-  state::Checkpoint checkpoint_;  // as of the last comparison of the rules
+  state::RepairLog log_;
   std::map<std::string, Segment> segments_;
   std::map<std::string, state::Record> gateways_;  // one record for each gateway
   std::optional<link::ListedVeths> listed_;        // for the first look at each attachment
@@ -233,12 +207,24 @@ class Reconciler {
 
 }  // namespace
 
-ReconcileReport Reconcile(state::Host& host,
-                          const Scope& scope,
-                          Mode mode,
-                          const Progress& progress) {
+ReconcileReport ReconcileAll(state::Host& host,
+                             Mode mode,
+                             const std::vector<rtnl::Link>* links,
+                             const Progress& progress) {
   ReconcileReport report(mode);
-  Reconciler(host, scope, report).Run(progress);
+  Reconciler(host, report).CheckAll(links != nullptr ? *links : host.net.Links(), progress);
+  return report;
+}
+
+ReconcileReport ReconcileRules(state::Host& host, Mode mode) {
+  ReconcileReport report(mode);
+  Reconciler(host, report).CheckRules();
+  return report;
+}
+
+ReconcileReport ReconcileOne(state::Host& host, const state::Record& record, Mode mode) {
+  ReconcileReport report(mode);
+  Reconciler(host, report).CheckOne(record.OnlyLive());
   return report;
 }
 

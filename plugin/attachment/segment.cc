@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/bridge_netfilter.h"
-#include "plugin/rules/converge.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/rules/localhost.h"
 
 namespace nomad_bridge::attachment {
@@ -48,41 +49,17 @@ std::vector<state::Record> CheckPorts(state::Host& host,
   return moved;
 }
 
-// Plugs the ports back into a bridge that was created again, by us or by its operator. Done once
-// per bridge, because it reads all records.
+// Plugs the ports back into a bridge that we have just created again. Reads all records. If
+// somebody else has created it, CHECK and reconcile find its ports.
 void PlugInPorts(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
   const std::vector<state::Record> moved = CheckPorts(host, bridge, mismatches);
   if (!moved.empty()) {
     // Rules before route_localnet, which is safe only while they are in force.
-    rules::CheckRuleset(host, {}, mismatches);
+    rules::CheckTables(host, moved, mismatches);
   }
   for (const state::Record& record : moved) {
     rules::CheckLocalhost(host, record, mismatches);
   }
-}
-
-void CheckNewBridge(state::Host& host,
-                    const rtnl::Link& bridge,
-                    const state::Record& record,
-                    Mismatches& mismatches) {
-  state::Checkpoint known = host.checkpoint.Find().value_or(state::Checkpoint());
-  const std::string& network = record.id.network;
-  const bool is_new = known.bridges[bridge.name] != bridge.index;
-  // Another IPAM plugin names the gateways only after the bridge is made.
-  const bool has_gateways = !record.link.gateways.empty();
-  if (!is_new && (!has_gateways || known.gateways[network] == record.link.gateways)) {
-    return;
-  }
-  if (is_new) {
-    PlugInPorts(host, bridge, mismatches);
-  }
-  // Last: if this process is killed before, the next command does all of it again.
-  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-    now.bridges[bridge.name] = bridge.index;
-    if (has_gateways) {
-      now.gateways[network] = record.link.gateways;
-    }
-  });
 }
 
 }  // namespace
@@ -109,31 +86,44 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
   if (!record.IsLive(cni::Part::kLink)) {
     return std::nullopt;
   }
-  std::optional<rtnl::Link> bridge = link::CheckBridge(host, record, mismatches);
-  if (bridge) {
-    rules::CheckBridgeNetfilter(host, *bridge, record, mismatches);
+  link::CheckedBridge bridge = link::CheckBridge(host, record, mismatches);
+  if (bridge.link) {
+    rules::CheckBridgeNetfilter(host, *bridge.link, record, mismatches);
   }
-  if (bridge && mismatches.is_repairing()) {
+  if (bridge.is_new) {
     // Only once the bridge has its addresses: containers send to the gateway as soon as their ports
     // are plugged in.
-    CheckNewBridge(host, *bridge, record, mismatches);
+    PlugInPorts(host, *bridge.link, mismatches);
   }
-  return bridge;
+  return std::move(bridge.link);
 }
 
 void EnsureSegment(state::Host& host, const state::Record& record) {
-  Mismatches unreported(Mode::kRepair);
-  const std::optional<rtnl::Link> bridge = CheckSegment(host, record, unreported);
-  const auto left = std::ranges::find_if(unreported.left(), [&](const Mismatch& mismatch) {
+  Mismatches silent = Mismatches::Silently();
+  const std::optional<rtnl::Link> bridge = CheckSegment(host, record, silent);
+  const auto left = std::ranges::find_if(silent.left(), [&](const Mismatch& mismatch) {
     return mismatch.area == Mismatch::Area::kBridge && mismatch.owner == record.link.bridge;
   });
-  if (left != unreported.left().end()) {
+  if (left != silent.left().end()) {
     const Fix& fix = left->fix;
     throw Error(Code::kConflict, left->text, fix.command.empty() ? fix.advice : fix.Line());
   }
   if (bridge) {
     rules::RequireBridgeNetfilter(host, *bridge, record);
   }
+}
+
+void EnsureNetwork(state::Host& host, const state::Record& record) {
+  EnsureSegment(host, record);
+  if (!record.HasRules()) {
+    return;
+  }
+  {
+    const FileLock one_at_a_time = host.records.LockRules();
+    rules::EnsureTables(host, record);
+  }
+  Mismatches silent = Mismatches::Silently();
+  foreign::CheckOtherFirewalls(host, record, silent);
 }
 
 }  // namespace nomad_bridge::attachment

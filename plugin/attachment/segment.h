@@ -31,4 +31,8 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 // report what it creates or repairs. Throws kConflict if only the operator can repair the bridge.
 void EnsureSegment(state::Host& host, const state::Record& record);
 
+// Makes all that attachments of the network of `record` will share, before the first of them: also
+// the tables, the static rules, and what other firewalls need.
+void EnsureNetwork(state::Host& host, const state::Record& record);
+
 }  // namespace nomad_bridge::attachment

@@ -91,7 +91,7 @@ void CheckOnNode(const std::string& network, const config::Config& config) {
     const ipam::Range& range = set.front();
     const std::optional<Mismatch> taker =
         config.link.is_gateway
-            ? link::FindTaker(net, {}, record, {range.gateway, range.subnet.prefix_length})
+            ? link::FindTaker(net, record, {range.gateway, range.subnet.prefix_length})
             : std::nullopt;
     if (taker) {
       throw Error(Code::kConflict, taker->text, taker->fix.Line());

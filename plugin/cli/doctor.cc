@@ -10,12 +10,12 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/goal_plan.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/config/node_config.h"
+#include "plugin/rules/left_over.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -120,7 +120,7 @@ struct FoundLines {
 
   void Add(const Mismatch& mismatch) {
     std::vector<std::string>& lines = mismatch.area != Mismatch::Area::kLeftOver ? repairable
-                                      : mismatch.part == firewall::kLeadsNowhere ? leads_nowhere
+                                      : mismatch.part == rules::kLeadsNowhere    ? leads_nowhere
                                                                                  : left_over;
     if (!Contains(lines, mismatch.text)) {  // several bridges may report one setting of the node
       lines.push_back(mismatch.text);
@@ -161,7 +161,10 @@ Examination::Examination(state::Host& of, const Inventory& taken) : host(of), in
 
 const Mismatches& Examination::Reconciled() {
   if (!reconciled_) {
-    reconciled_ = attachment::Reconcile(host, {.links = &inventory.links}, Mode::kLook);
+    reconciled_ = attachment::ReconcileAll(host, Mode::kLook, &inventory.links);
+    reconciled_->Try(Mismatch::Area::kLeftOver, "rules without an owner", [&] {
+      rules::CheckLeftOver(host, {}, reconciled_->mismatches);
+    });
   }
   return reconciled_->mismatches;
 }

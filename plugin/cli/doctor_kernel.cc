@@ -13,7 +13,7 @@
 #include "plugin/cli/doctor.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/rules/published_port_warnings.h"
 
 namespace nomad_bridge::cli {

@@ -74,10 +74,7 @@ void CheckInForce(Examination& node) {
     }
     return;
   }
-  const policy::Program& program = node.host.policy.Program();
-  const std::optional<state::Checkpoint> checkpoint = node.host.checkpoint.Find();
-  if (!node.running.empty() && (!checkpoint || checkpoint->policy_revision != program.Revision() ||
-                                rules::KernelHasPolicies(node.host) == program.empty())) {
+  if (!node.running.empty() && !rules::ArePoliciesInForce(node.host)) {
     node.Fail("the policies in the kernel are not those that were applied last",
               "nomad-bridge reconcile");
   }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mismatch.h"
 #include "base/text.h"
+#include "firewall/about.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
 #include "plugin/cli/command.h"
@@ -53,10 +54,8 @@ void RequireIdle(state::Host& host, const std::string& network, const std::strin
 // Returns the bit of our mark. By the mark we find our accepting rules that have lost their
 // comment.
 int MarkBit(state::Host& host) {
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  return checkpoint && checkpoint->accept_mark_bit != state::kNoMarkBit
-             ? checkpoint->accept_mark_bit
-             : firewall::ForwardHook().accept_mark_bit;
+  const std::optional<firewall::About> about = firewall::FindAbout(host.nft);
+  return about ? about->accept_mark_bit : firewall::ForwardHook().accept_mark_bit;
 }
 
 // Removes our tables, and the rules in iptables' tables that accept our mark. Returns a line for
@@ -64,6 +63,7 @@ int MarkBit(state::Host& host) {
 std::string RemoveRules(state::Host& host, Mode mode) {
   std::string text;
   nft::Batch batch;
+  const int mark_bit = MarkBit(host);  // the table shows it
   for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
     const nft::TableId table = firewall::TableId(family);
     if (host.nft.FindTable(table)) {
@@ -71,7 +71,7 @@ std::string RemoveRules(state::Host& host, Mode mode) {
       text += Format("table {}: {}\n", nft::Text(table), Removed(mode));
     }
   }
-  for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, MarkBit(host), batch)) {
+  for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, mark_bit, batch)) {
     text += Format("{}: {}\n", rule, Removed(mode));
   }
   if (mode == Mode::kLook) {
@@ -82,7 +82,7 @@ std::string RemoveRules(state::Host& host, Mode mode) {
       return nft::TryCommit(host.nft, batch, generation);
     });
   }
-  foreign::EnsureLegacyAcceptsGone(host);
+  foreign::EnsureLegacyAcceptsGone(mark_bit);
   return text;
 }
 

@@ -155,32 +155,26 @@ int Report(const Arguments& arguments,
 }
 
 int RunReconcile(const Arguments& arguments) {
-  attachment::Scope scope;
   // If the socket unit has started this command, the socket has changes of rules: compares only the
   // rules. If the socket has no change, the timer or a person has started the command.
-  if (const UniqueFd socket = nft::TakeChangeSocket(); socket && nft::DrainChanges(socket)) {
-    scope.extent = attachment::Scope::Extent::kTables;
-  }
+  const UniqueFd socket = nft::TakeChangeSocket();
+  const bool is_for_rules = socket && nft::DrainChanges(socket);
   RequireRoot("reconcile");
   state::Host host = state::Host::Open();
-  return Report(
-      arguments,
-      "reconcile",
-      attachment::Reconcile(host, scope, ModeOf(arguments), ProgressOnTerminal("reconcile")));
+  const Mode mode = ModeOf(arguments);
+  return Report(arguments,
+                "reconcile",
+                is_for_rules ? attachment::ReconcileRules(host, mode)
+                             : attachment::ReconcileAll(
+                                   host, mode, nullptr, ProgressOnTerminal("reconcile")));
 }
 
 int RunGc(const Arguments& arguments) {
   RequireRoot("gc");
   state::Host host = state::Host::Open();
   const Mode mode = ModeOf(arguments);
-  attachment::ReconcileReport report =
-      attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
-  report.Try(Mismatch::Area::kTable, "the rules", [&] {
-    report.mismatches.AddAll(
-        attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode)
-            .mismatches);
-  });
-  return Report(arguments, "gc", report);
+  return Report(
+      arguments, "gc", attachment::Collect(host, {.rules = true}, mode, ProgressOnTerminal("gc")));
 }
 
 }  // namespace

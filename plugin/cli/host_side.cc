@@ -64,8 +64,7 @@ HostSide CompareHostSide(state::Host& host, const Attachment& attachment, const 
     return {};
   }
   const state::Record& record = *attachment.record;
-  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record};
-  const Mismatches found = attachment::Reconcile(host, scope, Mode::kLook).mismatches;
+  const Mismatches found = attachment::ReconcileOne(host, record, Mode::kLook).mismatches;
   HostSide side;
   for (const Mismatch& mismatch : found.left()) {
     const bool is_of_rules = mismatch.area == Area::kTable || mismatch.area == Area::kStaticRules ||

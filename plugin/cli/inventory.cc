@@ -13,7 +13,7 @@
 #include "ipam/range.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/rules/converge.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
@@ -54,7 +54,7 @@ bool IsPluggedIn(const Attachment& attachment, const LinksByName& links) {
 // once its ADD or DEL has begun and not ended: some kernels cannot tell before the veth is created.
 State StateOf(state::Host& host, const Attachment& attachment, const LinksByName& links) {
   const state::Record& record = *attachment.record;
-  if (record.IsDelBegun()) {
+  if (record.IsAny(state::Phase::kLeaving)) {
     return State::kLeaving;
   }
   if (record.IsAny(state::Phase::kMaking)) {
@@ -256,7 +256,7 @@ void CompareRules(state::Host& host, Inventory& inventory) {
   try {
     Mismatches found(Mode::kLook);
     const link::ListedVeths listed(inventory.links);
-    rules::CheckRuleset(host, {.at_least = rules::Depth::kEverything, .listed = &listed}, found);
+    rules::CheckRuleset(host, found, &listed);
     for (const Mismatch& mismatch : found.left()) {
       if (mismatch.area != Mismatch::Area::kLeftOver) {
         owners.insert(mismatch.owner);

@@ -14,7 +14,7 @@
 #include "plugin/cli/policy_flows.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/policy/policy.h"
-#include "plugin/rules/converge.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::cli {
@@ -74,7 +74,7 @@ int RunFlows(state::Host& host, const Arguments& arguments) {
 // Returns how the kernel's rules differ from ours.
 std::vector<Mismatch> FindDamages(state::Host& host) {
   Mismatches damages(Mode::kLook);
-  rules::CheckRuleset(host, {.at_least = rules::Depth::kTables}, damages);
+  rules::CheckRuleset(host, damages, nullptr);
   return damages.left();
 }
 

@@ -3,15 +3,17 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/about.h"
 #include "firewall/foreign_drops.h"
-#include "plugin/attachment/reconcile.h"
+#include "plugin/attachment/segment.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/link/bridge.h"
-#include "plugin/rules/bridge_family.h"
+#include "plugin/rules/bridge_netfilter.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -38,11 +40,11 @@ state::Record IntentOfNetwork(state::Host& host,
 // Logs which chains of other programs drop what our rules accept. Only their owners can change
 // them.
 void WarnOfForeignDrops(state::Host& host) {
-  const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
-  if (checkpoint.accept_mark_bit == state::kNoMarkBit) {
+  const std::optional<firewall::About> about = firewall::FindAbout(host.nft);
+  if (!about) {
     return;  // our rules accept nothing yet
   }
-  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, checkpoint.accept_mark_bit)) {
+  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, about->accept_mark_bit)) {
     LogLine("{}; fix: {}", what, fix);
   }
 }
@@ -51,8 +53,7 @@ void WarnOfForeignDrops(state::Host& host) {
 // and returns what is missing.
 std::vector<std::string> Prepare(state::Host& host, const state::Record& record, Mode mode) {
   if (mode == Mode::kRepair) {
-    attachment::Reconcile(
-        host, {.extent = attachment::Scope::Extent::kNetwork, .record = &record}, mode);
+    attachment::EnsureNetwork(host, record.Finished());
     return {};
   }
   // A reconcile does not report a missing bridge that no attachment needs yet, so the bridge is
@@ -61,8 +62,7 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   if (const state::Record finished = record.Finished(); finished.IsLive(cni::Part::kLink)) {
     link::CheckBridge(host, finished, mismatches);
   }
-  mismatches.AddAll(
-      attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode).mismatches);
+  rules::CheckRuleset(host, mismatches, nullptr);
   return mismatches.TextsLeft();
 }
 

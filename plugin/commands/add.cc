@@ -128,7 +128,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   Undo undo;
   link::RefuseForeignInterface(
       host, container, request.id, earlier ? link::Recorded::kYes : link::Recorded::kNo);
-  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
+  RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
   // Writes the record before it creates anything, so DEL and GC can clean up after a crash.
   state::Record intent = IntentOf(session, config);
@@ -149,9 +149,8 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // The rules before the link, so they check the container's first frame, too.
   const bool is_delegated = record.ipam.delegated.has_value();
-  undo.Then("remove the rules", [&host, record] {
-    attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
-  });
+  undo.Then("remove the attachment",
+            [&host, record] { attachment::UndoParts(host, record, record.AllParts()); });
   is_delegated ? attachment::PublishPort(host, record) : attachment::Publish(host, record);
   const link::VethPair veth = link::PlugIn(host, container, record);
   if (is_delegated) {
@@ -168,7 +167,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   result.interfaces = InterfacesOf(links, veth, request.netns_path);
   const state::Record made = record.Finished();
-  Answer(host, std::move(session.own), made, made.Without(type.parts), [&] {
+  Answer(host, std::move(session.own), made, type.parts, [&] {
     cni::Print(config.prev_result ? cni::Append(result, *config.prev_result) : result,
                request.cni_version,
                out);

@@ -1,6 +1,6 @@
 #include "base/text.h"
-#include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
+#include "plugin/attachment/unrecorded.h"
 #include "plugin/commands/commands.h"
 #include "plugin/commands/session.h"
 #include "plugin/takeover/reference.h"
@@ -16,14 +16,19 @@ cni::Parts PartsOfOthers(const state::Record& record) {
   return parts;
 }
 
-void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorList& failures) {
-  failures.Add(attachment::RemoveAll(host, record));
-  if (record.Has(cni::Part::kLink) && !record.IsAny(state::Phase::kDelDone)) {
-    failures.Try("the reference plugins' rules", [&] {
-      takeover::RemoveReferenceRulesOf(
-          host, {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)});
-    });
+// Returns what is left of an attachment without a record, or beside a record of rules alone: the
+// link belongs to another plugin, or its record was lost.
+state::Record FindUnrecorded(Removal& del,
+                             const cni::Request& request,
+                             const std::string& data_dir,
+                             const std::optional<cni::DelegatedIpam>& delegated) {
+  state::Record found = attachment::RecordFromKernel(del.host, request.id, data_dir, del.failures);
+  found.netns_path = request.netns_path;
+  found.ipam.delegated = delegated;
+  if (delegated) {
+    found.parts.emplace(cni::Part::kAddress, state::Phase::kLive);
   }
+  return found;
 }
 
 }  // namespace
@@ -34,30 +39,26 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
       cni::FindDelegatedIpam(request, lenient.ipam_type);
   Removal del = BeginRemoval(request);
   state::Host& host = del.host;
-  std::optional<state::Record>& record = del.record;
-  if (record) {
-    if (record->ipam.delegated) {
-      record->ipam.delegated =
-          cni::WithConfigOf(request, lenient.ipam_type, *std::move(record->ipam.delegated));
+  if (del.record) {
+    state::Record& record = *del.record;
+    if (record.ipam.delegated) {
+      record.ipam.delegated =
+          cni::WithConfigOf(request, lenient.ipam_type, *std::move(record.ipam.delegated));
     }
-    RemoveRecorded(host, *record, del.failures);
+    del.failures.Add(attachment::Remove(host, record, record.AllParts()));
+    del.failures.Try("the reference plugins' rules", [&] {
+      takeover::RemoveReferenceRulesOf(
+          host, {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)});
+    });
   }
-  // Without a record, or with a record of rules alone: the link belongs to another plugin, or its
-  // record was lost.
-  if (!record || !record->Has(cni::Part::kLink)) {
-    const std::vector<Ip> addresses =
-        record ? AddressesOnly(record->ipam.addresses) : std::vector<Ip>{};
-    del.failures.Add(attachment::RemoveUnrecorded(
-        host, {.id = request.id, .data_dir = lenient.data_dir, .addresses = addresses}));
+  if (!del.record || !del.record->Has(cni::Part::kLink)) {
+    const state::Record found = FindUnrecorded(del, request, lenient.data_dir, delegated);
+    del.failures.Add(attachment::Remove(host, found, found.AllParts()));
     if (del.container) {
       del.failures.Try("the reference plugin's link", [&] {
         takeover::EnsureReferenceLinkGone(host, *del.container, request, lenient.bridge);
       });
     }
-    del.failures.Try("the addresses", [&] {
-      attachment::ReleaseAddresses(
-          {.id = request.id, .netns_path = request.netns_path, .ipam = {.delegated = delegated}});
-    });
   }
   del.failures.ThrowIfAny(Format("container '{}' still has parts of its network '{}'",
                                  request.id.container_id,

@@ -12,7 +12,7 @@
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/bridge_family.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
@@ -124,14 +124,6 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
 state::Record WithRules(state::Record record,
                         const cni::PluginType& type,
                         const config::RulesConfig& rules) {
-  // A DEL that had begun on the list is over: this ADD also restores what the DEL removed for other
-  // plugins.
-  std::erase_if(record.parts,
-                [](const auto& part) { return part.second == state::Phase::kDelDone; });
-  for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
-    record = record.Has(part) && !record.IsLive(part) ? record.With({part}, state::Phase::kMaking)
-                                                      : record;
-  }
   record = record.With(type.parts, state::Phase::kMaking);
   const std::vector<Cidr>& addresses = record.ipam.addresses;
   if (type.Provides(cni::Part::kForward)) {

@@ -19,7 +19,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   FileLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
-  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
+  RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
   const state::Record intent =
       state::IntentOf(request, type, config, container ? container->id : netlink::NetnsId());
   const attachment::Acquired acquired =
@@ -28,7 +28,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const state::Record made = acquired.record.Finished();
   host.records.Write(made);
   undo.Keep();
-  Answer(host, std::move(own), made, made.Without(type.parts), [&] {
+  Answer(host, std::move(own), made, type.parts, [&] {
     cni::Print(acquired.result, request.cni_version, out);
   });
 }
@@ -36,7 +36,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
 void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   Removal del = BeginRemoval(request);
   if (del.record) {
-    del.failures.Add(attachment::RemoveAll(del.host, *del.record));
+    del.failures.Add(attachment::Remove(del.host, *del.record, del.record->AllParts()));
   }
   // This opens every lease, so it runs only for leases of the reference host-local, which has no
   // records.

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
-#include "plugin/attachment/reconcile.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/commands/commands.h"
@@ -67,18 +66,13 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   }
   collection.valid = valid;
   collection.leases = type.Provides(cni::Part::kAddress);
+  collection.rules = type.ProvidesRules();
   if (type.Provides(cni::Part::kLink)) {
     collection.bridge = lenient.bridge;
   }
   const attachment::ReconcileReport outcome = attachment::Collect(host, collection, Mode::kRepair);
   for (const attachment::ReconcileReport::Failure& each : outcome.failed) {
     failures.Add({each.text});
-  }
-  if (type.ProvidesRules()) {
-    failures.Try("stray rules", [&] {
-      attachment::Reconcile(
-          host, {.extent = attachment::Scope::Extent::kRules, .valid = *valid}, Mode::kRepair);
-    });
   }
   failures.ThrowIfAny(
       Format("network '{}' still has parts of attachments that are not valid", request.id.network));

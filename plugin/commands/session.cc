@@ -7,18 +7,25 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/undo.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/remove.h"
+#include "plugin/attachment/unrecorded.h"
 #include "plugin/cni/error_list.h"
-#include "plugin/rules/bridge_family.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/policy_tables.h"
+#include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::commands {
 namespace {
 
 // In these areas only the operator can correct what we cannot repair.
 constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy, Mismatch::Area::kBridge};
+
+bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
+  takeover::RuleDumps dumps(host.nft, id.container_id);
+  return takeover::HasReferenceRules(id, dumps);
+}
 
 }  // namespace
 
@@ -87,17 +94,41 @@ Removal BeginRemoval(const cni::Request& request) {
   return del;
 }
 
+void RemoveEarlier(state::Host& host,
+                   const AttachmentId& id,
+                   const std::optional<state::Record>& earlier,
+                   const std::string& data_dir,
+                   Undo& undo) {
+  const char* const failed = "cannot remove what an earlier ADD left";
+  if (earlier) {
+    undo.Then("remove what an earlier ADD left", [&host, earlier, failed] {
+      cni::ErrorList(attachment::Remove(host, *earlier, earlier->AllParts())).ThrowIfAny(failed);
+    });
+    // Its addresses are given out again. With the phase, nobody takes them for those of a live
+    // attachment. A newer release's record is never rewritten (record_store.h).
+    const state::Record leaving = earlier->With(earlier->AllParts(), state::Phase::kLeaving);
+    cni::Parts parts = earlier->AllParts();
+    parts.erase(cni::Part::kAddress);
+    cni::ErrorList(attachment::Remove(host, leaving, parts)).ThrowIfAny(failed);
+  } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
+    cni::ErrorList failures;
+    const state::Record found = attachment::RecordFromKernel(host, id, data_dir, failures);
+    failures.Add(attachment::Remove(host, found, found.AllParts()));
+    failures.ThrowIfAny(failed);
+  }
+}
+
 void Answer(state::Host& host,
             FileLock own,
             const state::Record& made,
-            const state::Record& rest,
+            const cni::Parts& parts,
             const std::function<void()>& print) {
   { const FileLock released = std::move(own); }
   Undo undo;
   undo.Then("remove what was made", [&] {
     const FileLock again = host.records.Lock(made.id);
     if (host.records.IsAsWritten(made)) {
-      cni::ErrorList(attachment::Remove(host, made, rest)).ThrowIfAny("some of it is still there");
+      attachment::UndoParts(host, made, parts);
     }
   });
   print();
@@ -105,10 +136,9 @@ void Answer(state::Host& host,
 }
 
 std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {
-  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record};
   Mismatches found(session.mode());
   try {
-    found = attachment::Reconcile(session.host, scope, session.mode()).mismatches;
+    found = attachment::ReconcileOne(session.host, record, session.mode()).mismatches;
   } catch (const Error& error) {
     if (!rules::FindPolicyReadError(session.host)) {
       throw;

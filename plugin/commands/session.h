@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mismatch.h"
+#include "base/undo.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/config/config.h"
 #include "plugin/link/container.h"
@@ -54,13 +55,23 @@ struct Removal {
 // Begins a DEL. Throws if CNI_NETNS is the host's own namespace.
 [[nodiscard]] Removal BeginRemoval(const cni::Request& request);
 
+// Makes way for a new ADD: removes the rules and the link that an earlier ADD of `id` left, in any
+// namespace. The leases and the record stay, so that the new ADD gets the same addresses; `undo`
+// gets a step that removes them. If there is no record (`earlier`), removes the leases in
+// `data_dir`, too. Throws kIncomplete, or an error of the kernel.
+void RemoveEarlier(state::Host& host,
+                   const AttachmentId& id,
+                   const std::optional<state::Record>& earlier,
+                   const std::string& data_dir,
+                   Undo& undo);
+
 // Prints ADD's answer. Releases `own`, the attachment's lock, before that, because the reader of
-// stdout may not read. If printing fails, removes what `made` has and `rest` has not, unless
-// another command has changed the record in between.
+// stdout may not read. If printing fails, removes `parts` of `made` again, unless another command
+// has changed the record in between.
 void Answer(state::Host& host,
             FileLock own,
             const state::Record& made,
-            const state::Record& rest,
+            const cni::Parts& parts,
             const std::function<void()>& print);
 
 // Returns the mismatches on the host's side that CHECK cannot repair, or must not repair because of

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -107,9 +108,14 @@ void RemoveLegacyAccept(Family family, int mark_bit) {
   }
 }
 
-bool IsFirewalldThere(state::Host& host) {
-  return host.nft.FindTable({nft::TableFamily::kInet, "firewalld"}) ||
-         host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct").has_value();
+// Returns a number that changes when firewalld makes its rules again, as a reload does; nullopt if
+// it has none. Its backends are nf_tables and iptables.
+std::optional<std::uint64_t> FindFirewalld(state::Host& host) {
+  if (const auto table = host.nft.FindTable({nft::TableFamily::kInet, "firewalld"})) {
+    return table->handle;
+  }
+  const auto chain = host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct");
+  return chain ? std::optional(chain->handle) : std::nullopt;
 }
 
 // For now and, as a reload drops what is not permanent, permanently.
@@ -144,7 +150,7 @@ bool IsForZone(state::Host& host, const std::string& gateway_ifname) {
   return gateway && !(gateway->kind == "bridge" && link::HasUplink(host.net, *gateway));
 }
 
-// Whether it could be told.
+// Returns whether `check` has succeeded.
 bool Try(const std::function<void()>& check) {
   try {
     check();
@@ -155,28 +161,66 @@ bool Try(const std::function<void()>& check) {
   }
 }
 
-}  // namespace
+constexpr const char* kOpenedFile = "/run/nomad-bridge/.opened";
 
-bool CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches) {
-  bool is_told = Try([&] { CheckLegacyTable(Family::kIpv4, record, mismatches); });
-  if (record.rules.forward_hook.ipv6) {
-    is_told &= Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
-  }
-  is_told &= Try([&] {
-    if (IsFirewalldThere(host) && IsForZone(host, record.link.gateway_ifname)) {
-      CheckZone(record.link.gateway_ifname, record.rules.firewalld_zone, mismatches);
-    }
-  });
-  return is_told;
+// Returns a line that is another one once somebody has changed the other firewalls.
+std::string StateOf(state::Host& host, std::optional<std::uint64_t> firewalld) {
+  return Format("{} netns {} firewalld {} legacy {}",
+                host.boot,
+                host.netns.id().inode,
+                firewalld ? Cat(*firewalld) : "-",
+                FilterFingerprint());
 }
 
-void EnsureLegacyAcceptsGone(state::Host& host) {
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  if (!checkpoint || checkpoint->accept_mark_bit == state::kNoMarkBit) {
-    return;  // none was ever added
+// Returns the links that other firewalls let pass since they have been in `state`.
+std::vector<std::string> OpenedLinks(const std::string& state) {
+  std::vector<std::string> lines = SplitFields(FindOwnFile(kOpenedFile).value_or(""), "\n");
+  if (lines.empty() || lines.front() != state) {
+    return {};
   }
+  lines.erase(lines.begin());
+  return lines;
+}
+
+void RememberOpened(const std::string& state, const std::string& link) {
+  std::vector<std::string> lines = OpenedLinks(state);
+  lines.insert(lines.begin(), state);
+  lines.push_back(link);
+  ReplaceFile(kOpenedFile, Joined(lines, "\n"));
+}
+
+}  // namespace
+
+void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  if (record.rules.forward_hook.admin_chain.empty()) {
+    return;  // the node does not forward for it
+  }
+  const std::optional<std::uint64_t> firewalld = FindFirewalld(host);
+  if (!firewalld && FilterFingerprint().empty()) {
+    return;
+  }
+  const std::string& link = record.link.gateway_ifname;
+  if (Contains(OpenedLinks(StateOf(host, firewalld)), link)) {
+    return;
+  }
+  bool has_opened = Try([&] { CheckLegacyTable(Family::kIpv4, record, mismatches); });
+  if (record.rules.forward_hook.ipv6) {
+    has_opened &= Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
+  }
+  has_opened &= Try([&] {
+    if (firewalld && IsForZone(host, link)) {
+      CheckZone(link, record.rules.firewalld_zone, mismatches);
+    }
+  });
+  // If a tool failed, the next command asks it again.
+  if (has_opened && mismatches.is_repairing()) {
+    Try([&] { RememberOpened(StateOf(host, firewalld), link); });
+  }
+}
+
+void EnsureLegacyAcceptsGone(int mark_bit) {
   for (const Family family : firewall::kFamilies) {
-    RemoveLegacyAccept(family, checkpoint->accept_mark_bit);
+    RemoveLegacyAccept(family, mark_bit);
   }
 }
 

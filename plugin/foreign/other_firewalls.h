@@ -6,8 +6,12 @@
 //                     permanently, so that it stays after a reload; not one with an uplink
 //   any other         nothing: only its owner can change it (firewall/foreign_drops.h finds it)
 //
-// Costs    Once per bridge, and once after any change of the ruleset, or of a table "filter" of
-//          iptables-legacy, by others. No tool is started where none of these firewalls is in use.
+// Costs    Two requests where none of these firewalls is in use. Else a tool is started once per
+//          bridge, and again after firewalld was reloaded, or somebody has changed a table "filter"
+//          of iptables-legacy.
+// Shapes   /run/nomad-bridge/.opened   a line that names the boot and these firewalls as they were
+//                                      asked last, then the links that they let pass, a line each.
+//                                      Void as soon as the first line is another one
 // Errors   None: an allocation may work without. Failures are logged.
 #pragma once
 
@@ -17,13 +21,12 @@
 
 namespace nomad_bridge::foreign {
 
-// They let packets from and to the bridge of `record` pass. False if a tool could not tell, or
-// could not change it.
-[[nodiscard]] bool CheckOtherFirewalls(state::Host& host,
-                                       const state::Record& record,
-                                       Mismatches& mismatches);
+// Checks that other firewalls let packets from and to the bridge of `record` pass. The caller must
+// not hold the rules' lock, because their tools take time.
+void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
-// Removes the rules with which iptables-legacy's tables accept our mark, of both families.
-void EnsureLegacyAcceptsGone(state::Host& host);
+// Removes the rules with which iptables-legacy's tables accept the mark with that bit, of both
+// families.
+void EnsureLegacyAcceptsGone(int mark_bit);
 
 }  // namespace nomad_bridge::foreign

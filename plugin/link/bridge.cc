@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
+#include "plugin/link/given_gateways.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/subnet.h"
@@ -96,10 +97,6 @@ bool IsTooSmallForIpv6(const rtnl::Link& link) {
   return link.mtu < config::kMinIpv6Mtu;
 }
 
-state::Checkpoint Known(state::Host& host) {
-  return host.checkpoint.Find().value_or(state::Checkpoint());
-}
-
 // Compares the addresses of the gateway with the addresses that it should have.
 class GatewayAddresses {
  public:
@@ -112,6 +109,7 @@ class GatewayAddresses {
 
   void Check(Mismatches& mismatches) {
     const rtnl::Link& gateway = links_.gateway;
+    bool is_any_added = false;
     for (const Cidr& wanted : Wanted()) {
       if (Contains(present_, wanted)) {
         continue;
@@ -125,8 +123,12 @@ class GatewayAddresses {
                        [&] {
                          MakeRoomFor(wanted);
                          host_.net.EnsureAddress(gateway, wanted);
+                         is_any_added = true;
                        });
       }
+    }
+    if (is_any_added) {
+      RememberGateways(host_.net, record_);
     }
   }
 
@@ -149,7 +151,7 @@ class GatewayAddresses {
   std::optional<Mismatch> FindTakerOf(const Cidr& wanted) {
     return wanted.address.IsLinkLocal() || links_.gateway.master != 0
                ? std::nullopt
-               : FindTaker(host_.net, Known(host_), record_, wanted);
+               : FindTaker(host_.net, record_, wanted);
   }
 
   void MakeRoomFor(const Cidr& wanted) {
@@ -170,15 +172,10 @@ class GatewayAddresses {
   }
 
   // The address of another network's gateway stays, even while that network has no container.
-  // Otherwise the result would depend on the order of ADDs and DELs. If the checkpoint was lost,
-  // the records show the other network.
+  // Otherwise the result would depend on the order of ADDs and DELs. If /run was lost, the records
+  // show the other network.
   bool IsOfANetwork(const Cidr& cidr) {
-    const state::Checkpoint known = Known(host_);
-    return std::ranges::any_of(known.gateways,
-                               [&](const auto& network) {
-                                 return network.first != record_.id.network &&
-                                        Contains(network.second, cidr);
-                               }) ||
+    return !FindNetworkOf(cidr, record_.id.network).empty() ||
            std::ranges::any_of(others_.records(), [&](const state::Record& other) {
              return other.link.gateway_ifname == links_.gateway.name &&
                     Contains(other.link.gateways, cidr);
@@ -278,7 +275,7 @@ std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& rec
   const std::optional<rtnl::Link> renamed = FindRenamed(host.net, name, record.link.gateways);
   if (!renamed) {
     for (const Cidr& gateway : record.link.gateways) {
-      if (std::optional<Mismatch> taker = FindTaker(host.net, Known(host), record, gateway)) {
+      if (std::optional<Mismatch> taker = FindTaker(host.net, record, gateway)) {
         return taker;
       }
     }
@@ -301,29 +298,27 @@ std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& rec
 
 }  // namespace
 
-std::optional<rtnl::Link> CheckBridge(state::Host& host,
-                                      const state::Record& record,
-                                      Mismatches& mismatches) {
+CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
   if (bridge) {
     CheckPresent(host, *bridge, record, mismatches);
-    return bridge;
+    return {.link = std::move(bridge)};
   }
   if (std::optional<Mismatch> obstacle = FindObstacle(host, record)) {
     mismatches.AddUnrepairable(*std::move(obstacle));
-    return std::nullopt;
+    return {};
   }
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
                  [&] { bridge = CreateBridge(host, record.link); });
   if (bridge) {
-    Mismatches unreported(Mode::kRepair);  // a new bridge lacks everything: reports what stays so
-    CheckPresent(host, *bridge, record, unreported);
-    for (const Mismatch& left : unreported.left()) {
+    Mismatches silent = Mismatches::Silently();  // a new bridge lacks everything
+    CheckPresent(host, *bridge, record, silent);
+    for (const Mismatch& left : silent.left()) {
       mismatches.AddUnrepairable(left);
     }
   }
-  return bridge;
+  return {.link = bridge, .is_new = bridge.has_value()};
 }
 
 bool IsMadeByUs(const rtnl::Link& bridge) {

@@ -21,10 +21,12 @@ namespace nomad_bridge::link {
 // forwards for their families. If an address is missing, other IPv4 addresses and overlapping IPv6
 // addresses are an error, or are removed, as forceAddress says. Addresses of another network of
 // ours stay. Creates a missing bridge, unless the bridge is adopted, or exists under another name
-// and still has the gateway's address. Returns the bridge; nullopt if it is missing.
-std::optional<rtnl::Link> CheckBridge(state::Host& host,
-                                      const state::Record& record,
-                                      Mismatches& mismatches);
+// and still has the gateway's address.
+struct CheckedBridge {
+  std::optional<rtnl::Link> link;  // nullopt: it is missing
+  bool is_new = false;             // it was missing, and this call has created it
+};
+CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
 // Returns whether we created the bridge. Its MAC shows this: the MAC is derived from its name.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);

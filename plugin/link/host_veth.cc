@@ -141,34 +141,9 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 }
 
 void EnsureLinkGone(state::Host& host, const state::Record& record) {
-  if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, record.id, Recorded::kYes)) {
+  const Recorded recorded = record.is_from_kernel ? Recorded::kNo : Recorded::kYes;
+  if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, record.id, recorded)) {
     DeletePair(host, *link);
-  }
-}
-
-void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id) {
-  if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, id, Recorded::kNo)) {
-    EnsureStrayLinkGone(host, *link);
-  }
-}
-
-void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link) {
-  if (state::ParseAlias(link.alias)) {
-    DeletePair(host, link);
-  }
-}
-
-void EnsureHostEnd(state::Host& host, const AttachmentId& id, Recorded recorded, HostEnd wanted) {
-  const bool is_up = wanted == HostEnd::kUp;
-  const std::optional<rtnl::Link> link = FindHostVeth(host.net, id, recorded);
-  try {
-    if (link && link->up != is_up) {
-      host.net.Change(*link, {.up = is_up});
-    }
-  } catch (const Error&) {
-    if (FindHostVeth(host.net, id, recorded)) {  // else the kernel deleted it with the namespace
-      throw;
-    }
   }
 }
 

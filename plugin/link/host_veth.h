@@ -65,14 +65,6 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 // Deletes the pair through its host end, so the container's namespace may be gone. If the pair does
 // not exist, that is success. A child process may wait for the kernel (plugin/state/children.h).
 void EnsureLinkGone(state::Host& host, const state::Record& record);
-void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
-// Deletes a link that has an alias of ours, whatever attachment it belongs to.
-void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link);
-
-// Sets the host end up or down. While it is down, nothing passes the port. If it does not exist,
-// that is success.
-enum class HostEnd { kDown, kUp };
-void EnsureHostEnd(state::Host& host, const AttachmentId& id, Recorded recorded, HostEnd wanted);
 
 struct VethPair {
   rtnl::Link host;

@@ -4,26 +4,22 @@
 
 #include <linux/rtnetlink.h>
 
-#include "base/list.h"
 #include "base/text.h"
 #include "plugin/link/bridge.h"
+#include "plugin/link/given_gateways.h"
 
 namespace nomad_bridge::link {
 namespace {
 
 // Returns the name of the network that gave `link` an address, even if the network has no
 // attachment now. Ignores the network `except`. Returns "" if there is no such network.
-std::string NetworkOn(rtnl::Socket& net,
-                      const rtnl::Link& link,
-                      const state::Checkpoint& known,
-                      const std::string& except) {
-  const std::vector<Cidr> addresses = net.Addresses(link);
-  const auto network = std::ranges::find_if(known.gateways, [&](const auto& each) {
-    return each.first != except && std::ranges::any_of(each.second, [&](const Cidr& cidr) {
-             return Contains(addresses, cidr);
-           });
-  });
-  return network == known.gateways.end() ? "" : network->first;
+std::string NetworkOn(rtnl::Socket& net, const rtnl::Link& link, const std::string& except) {
+  for (const Cidr& address : net.Addresses(link)) {
+    if (std::string network = FindNetworkOf(address, except); !network.empty()) {
+      return network;
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -55,7 +51,6 @@ bool TakesAddressesOf(const Route& route, const Cidr& gateway, const state::Reco
 }
 
 std::optional<Mismatch> FindTaker(rtnl::Socket& net,
-                                  const state::Checkpoint& known,
                                   const state::Record& record,
                                   const Cidr& gateway) {
   for (const auto& [index, routes] : net.RoutesByLink()) {
@@ -68,7 +63,7 @@ std::optional<Mismatch> FindTaker(rtnl::Socket& net,
     if (!taker || taker->name == record.link.gateway_ifname) {
       continue;
     }
-    const std::string network = NetworkOn(net, *taker, known, record.id.network);
+    const std::string network = NetworkOn(net, *taker, record.id.network);
     const std::optional<Fix> idle = FindFixForIdle(net, *taker);
     return Mismatch{
         .area = Mismatch::Area::kBridge,

@@ -13,7 +13,6 @@
 #include "base/mismatch.h"
 #include "base/route.h"
 #include "netlink/rtnl/rtnl.h"
-#include "plugin/state/checkpoint.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
@@ -28,10 +27,8 @@ namespace nomad_bridge::link {
 
 // Returns a mismatch if a link takes addresses from the subnet of `gateway`; ignores routes for
 // single addresses. `record`, which has that gateway, is about to be set up: either the network's
-// allocations or the hosts behind that link would be unreachable. `known` names the network behind
-// that link. Costs one dump of the routes.
+// allocations or the hosts behind that link would be unreachable. Costs one dump of the routes.
 [[nodiscard]] std::optional<Mismatch> FindTaker(rtnl::Socket& net,
-                                                const state::Checkpoint& known,
                                                 const state::Record& record,
                                                 const Cidr& gateway);
 

@@ -12,6 +12,7 @@
 
 #include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/config/config.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -41,5 +42,11 @@ void RequireBridgeNetfilter(state::Host& host,
 // people, and refuses nothing.
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                                       const std::vector<state::Record>& records);
+
+// Handles the config keys that need the bridge family of nf_tables, if the kernel lacks it. Returns
+// `config` without those that are only a default (sourceCheck), and names them on stderr. Throws
+// kUnsupportedField for those that the config itself requests (sourceCheck, ingressPolicy
+// isolated).
+[[nodiscard]] config::Config WithoutUnsupportedDefaults(config::Config config, state::Host& host);
 
 }  // namespace nomad_bridge::rules

@@ -1,11 +1,14 @@
 #include "plugin/rules/conflict.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/memo.h"
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
@@ -92,8 +95,12 @@ std::optional<StaleOwner> RequireStale(state::Host& host,
   if (!lock || (is_alive && std::ranges::any_of(PartsOf(conflict.present), is_live))) {
     ThrowTaken(conflict, owner);
   }
-  return owner ? std::optional(StaleOwner{*std::move(lock), *std::move(owner), is_alive})
-               : std::nullopt;
+  if (!owner) {
+    return std::nullopt;
+  }
+  cni::Parts parts = owner->AllParts();
+  std::erase_if(parts, [&](cni::Part part) { return is_alive && owner->IsLive(part); });
+  return StaleOwner{*std::move(lock), *std::move(owner), std::move(parts)};
 }
 
 // Leaves a port in conflict to a sibling that has it. Returns false if the conflict is another one.
@@ -124,49 +131,55 @@ std::optional<StaleOwner> TakeOver(state::Host& host,
   const std::string owner(conflict.present.owner());
   change.stale_owners.push_back(owner);  // the batch may replace its elements
   if (!Replaces(conflict.wanted, conflict.present)) {
-    change.remove_owned.push_back(conflict.present);  // an overlap: another key
+    change.remove.push_back(conflict.present);  // an overlap: another key
   }
   for (nft::Element& element :
-       stale ? ElementsOf(stale->StaleParts()) : FindElementsOf(host.nft, owner)) {
+       stale ? ElementsOf(stale->record.Only(stale->parts)) : FindElementsOf(host.nft, owner)) {
     const bool is_replaced = std::ranges::any_of(
         change.add, [&](const nft::Element& added) { return Replaces(added, element); });
     if (!is_replaced && !element.comment.empty()) {
-      change.remove_owned.push_back(std::move(element));
+      change.remove.push_back(std::move(element));
     }
   }
   return stale;
 }
 
+// Returns the ports in the kernel that overlap with the port `wanted`; none if it is no port.
+std::vector<nft::Element> FindOverlapping(state::Host& host,
+                                          const nft::Element& wanted,
+                                          std::map<std::string, std::vector<nft::Element>>& dumps) {
+  std::vector<nft::Element> found;
+  if (const std::optional<nft::Element> on_all = portmap::OnAllAddresses(wanted)) {
+    if (std::optional<nft::Element> present = host.nft.FindElement(firewall::TableId(), *on_all)) {
+      found.push_back(*std::move(present));
+    }
+  } else if (const std::optional<std::string> set = portmap::FindSetOfOneAddress(wanted)) {
+    for (const nft::Element& present :
+         AskOnce(dumps, *set, [&] { return host.nft.Elements(firewall::TableId(), *set); })) {
+      if (portmap::OnAllAddresses(present)->key == wanted.key) {
+        found.push_back(present);
+      }
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
-state::Record StaleOwner::StaleParts() const {
-  state::Record stale = record;
-  std::erase_if(stale.parts,
-                [&](const auto& part) { return is_alive && part.second == state::Phase::kLive; });
-  return stale;
+std::optional<StaleOwner> ResolveConflict(state::Host& host,
+                                          const state::Record& record,
+                                          const firewall::Conflict& conflict,
+                                          firewall::Change& change) {
+  return LeaveToSibling(host, record, conflict, change) ? std::nullopt
+                                                        : TakeOver(host, record, conflict, change);
 }
 
-Resolution ResolveConflict(state::Host& host,
-                           const state::Record& record,
-                           const firewall::Conflict& conflict,
-                           firewall::Change& change) {
-  if (LeaveToSibling(host, record, conflict, change)) {
-    return {.is_left_to_sibling = true};
-  }
-  return {.stale_owner = TakeOver(host, record, conflict, change)};
-}
-
-std::optional<firewall::Conflict> FindOverlap(state::Host& host,
-                                              const firewall::Change& change,
-                                              const std::vector<std::optional<Ip>>& published_on) {
+std::optional<firewall::Conflict> FindOverlap(state::Host& host, const firewall::Change& change) {
+  std::map<std::string, std::vector<nft::Element>> dumps;  // by set
   for (const nft::Element& wanted : change.add) {
-    for (const std::optional<Ip>& place : published_on) {
-      const std::optional<nft::Element> other = portmap::OverlappingAt(wanted, place);
-      std::optional<nft::Element> present =
-          other ? host.nft.FindElement(firewall::TableId(), *other) : std::nullopt;
-      if (present && present->owner() != wanted.owner() &&
-          !Contains(change.stale_owners, present->owner())) {
-        return firewall::Conflict{.wanted = wanted, .present = *std::move(present)};
+    for (nft::Element& present : FindOverlapping(host, wanted, dumps)) {
+      if (present.owner() != wanted.owner() && !Contains(change.stale_owners, present.owner())) {
+        return firewall::Conflict{.wanted = wanted, .present = std::move(present)};
       }
     }
   }
@@ -180,13 +193,10 @@ std::optional<state::Record> FindSibling(state::Host& host,
   if (!portmap::DescribeKey(present).empty()) {
     owner = host.records.FindOwner(present.owner());
   }
-  const bool is_sibling = owner && IsSameContainer(owner->id, record) &&
-                          owner->IsLive(cni::Part::kPorts) && link::IsAlive(host, *owner);
+  const bool is_sibling = owner && owner->id.container_id == record.id.container_id &&
+                          owner->id != record.id && owner->IsLive(cni::Part::kPorts) &&
+                          link::IsAlive(host, *owner);
   return is_sibling ? std::move(owner) : std::nullopt;
-}
-
-bool IsSameContainer(const AttachmentId& id, const state::Record& record) {
-  return id.container_id == record.id.container_id && id != record.id;
 }
 
 }  // namespace nomad_bridge::rules

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file_lock.h"
-#include "firewall/ruleset.h"
+#include "firewall/change.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -20,34 +20,23 @@ namespace nomad_bridge::rules {
 struct StaleOwner {
   FileLock lock;
   state::Record record;
-  bool is_alive = false;  // some part of the attachment is live
-
-  // Returns the parts that have to be removed: all, or those that are not live.
-  [[nodiscard]] state::Record StaleParts() const;
-};
-
-struct Resolution {
-  bool is_left_to_sibling = false;
-  std::optional<StaleOwner> stale_owner;  // only if it has a record
+  cni::Parts parts;  // those that have to be removed: all, or those that are not live
 };
 
 // Edits `change`, the change for `record`, so that `conflict` is resolved. If a sibling has the
 // port, the port stays with the sibling. If the owner is stale, the batch takes over its
-// conflicting elements and removes all its others.
-[[nodiscard]] Resolution ResolveConflict(state::Host& host,
-                                         const state::Record& record,
-                                         const firewall::Conflict& conflict,
-                                         firewall::Change& change);
+// conflicting elements and removes all its others; the owner is returned if it has a record.
+[[nodiscard]] std::optional<StaleOwner> ResolveConflict(state::Host& host,
+                                                        const state::Record& record,
+                                                        const firewall::Conflict& conflict,
+                                                        firewall::Change& change);
 
 // Finds an overlap: another attachment publishes a port on one address of the node, and `change`
 // publishes the same port on all addresses, or the other way round. The two elements are in
 // different maps, so the kernel sees no conflict, and one attachment would silently get a part of
-// the other's port. `published_on` has the host addresses to look up (Checkpoint::published_on);
-// nullopt in it means all addresses.
-[[nodiscard]] std::optional<firewall::Conflict> FindOverlap(
-    state::Host& host,
-    const firewall::Change& change,
-    const std::vector<std::optional<Ip>>& published_on);
+// the other's port. For a port on all addresses, dumps the ports that are published on one.
+[[nodiscard]] std::optional<firewall::Conflict> FindOverlap(state::Host& host,
+                                                            const firewall::Change& change);
 
 // Finds the sibling of `record` that owns `present`, a published port in the kernel. A sibling is
 // another live attachment of the same container. Some runtimes (podman) publish a container's ports
@@ -56,9 +45,5 @@ struct Resolution {
 [[nodiscard]] std::optional<state::Record> FindSibling(state::Host& host,
                                                        const state::Record& record,
                                                        const nft::Element& present);
-
-// Returns whether `id` is another attachment of the container of `record`: in another network, or
-// under another interface name.
-[[nodiscard]] bool IsSameContainer(const AttachmentId& id, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

@@ -8,8 +8,8 @@
 
 #include "base/list.h"
 #include "firewall/address_policy.h"
+#include "firewall/change.h"
 #include "firewall/port_filter.h"
-#include "firewall/ruleset.h"
 #include "firewall/table.h"
 #include "plugin/rules/policy_admission.h"
 #include "plugin/rules/tables.h"
@@ -171,7 +171,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
 
 // Dumps all sets: for a caller that has no record, or a record that does not show all elements.
 std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner) {
-  std::vector<nft::Element> elements = firewall::OwnedElements(socket);
+  std::vector<nft::Element> elements = firewall::AllElements(socket);
   std::erase_if(elements, [&](const nft::Element& element) { return element.owner() != owner; });
   return elements;
 }
@@ -179,8 +179,8 @@ std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view o
 cni::Parts PartsOf(const nft::Element& element) {
   using enum cni::Part;
   // In the order of firewall::Role.
-  static const std::array<cni::Parts, 5> kPartsOf = {
-      {{kLink, kMasquerade, kForward, kPorts}, {kForward}, {kMasquerade}, {kPorts}, {kLink}}};
+  static const std::array<cni::Parts, 6> kPartsOf = {
+      {{}, {kLink, kMasquerade, kForward, kPorts}, {kForward}, {kMasquerade}, {kPorts}, {kLink}}};
   const firewall::OwnSet* const own = FindSet(element);
   return own == nullptr ? cni::Parts() : kPartsOf.at(static_cast<std::size_t>(own->role));
 }

@@ -1,5 +1,6 @@
 #include "plugin/rules/policy_tables.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/about.h"
 #include "firewall/table.h"
 #include "plugin/config/node_config.h"
 #include "plugin/rules/policy_admission.h"
@@ -175,6 +177,10 @@ void AddKinds(const policy::Program& program,
   }
 }
 
+bool HasPolicyChains(state::Host& host) {
+  return host.nft.FindChain(firewall::TableId(), kJudge).has_value();
+}
+
 }  // namespace
 
 std::string AnswersOf(const std::string& chain) {
@@ -182,7 +188,18 @@ std::string AnswersOf(const std::string& chain) {
 }
 
 bool KernelHasPolicies(state::Host& host) {
-  return host.nft.FindChain(firewall::TableId(), kJudge).has_value();
+  const std::optional<firewall::About> about = firewall::FindAbout(host.nft);
+  if (about && about->boot != host.boot) {
+    return false;  // somebody has loaded a file with tables of an earlier boot
+  }
+  return (about && !about->policy_revision.empty()) || HasPolicyChains(host);
+}
+
+bool ArePoliciesInForce(state::Host& host) {
+  const policy::Program& program = host.policy.Program();
+  const std::optional<firewall::About> about = firewall::FindAbout(host.nft);
+  return about && about->policy_revision == program.Revision() &&
+         HasPolicyChains(host) != program.empty();
 }
 
 std::optional<Error> FindPolicyReadError(state::Host& host) {
@@ -193,9 +210,12 @@ std::optional<Error> FindPolicyReadError(state::Host& host) {
   } catch (const Error& error) {
     return error;
   }
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  // If the rules were flushed, too, only the records show it.
+  const auto names_policies = [](const state::Record& record) {
+    return !record.rules.policy.revision.empty();
+  };
   const bool are_lost =
-      (checkpoint && !checkpoint->policy_revision.empty()) || KernelHasPolicies(host);
+      KernelHasPolicies(host) || std::ranges::any_of(host.records.All(), names_policies);
   return are_lost ? std::optional(state::PolicyFile::Damaged("the file is gone")) : std::nullopt;
 }
 

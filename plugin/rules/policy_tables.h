@@ -28,13 +28,15 @@
 namespace nomad_bridge::rules {
 
 // Returns why the policies in force cannot be read; nullopt if they can, or if there are none. Also
-// returns an error if the file is gone, but the checkpoint or the kernel still has policies: what
-// they refuse must stay refused. Asks the kernel only if there is no file.
+// returns an error if the file is gone, but the kernel still has policies, or a record names some:
+// what they refuse must stay refused. Asks the kernel and reads records only if there is no file.
 [[nodiscard]] std::optional<Error> FindPolicyReadError(state::Host& host);
 // Throws what FindPolicyReadError() returns.
 void RequireReadablePolicies(state::Host& host);
-// Returns whether the kernel has policies in force.
+// Returns whether the kernel has policies of this boot.
 [[nodiscard]] bool KernelHasPolicies(state::Host& host);
+// Returns whether the kernel has the policies of the file.
+[[nodiscard]] bool ArePoliciesInForce(state::Host& host);
 
 // Returns the chains and sets that `program` has for `record`; none if our rules do not forward for
 // it.

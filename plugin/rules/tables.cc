@@ -46,14 +46,6 @@ firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
   return NodeTables(accept_mark_bit, has_port_filter, {.program = {}, .kinds = {}});
 }
 
-std::vector<nft::TableId> NodeTableIds(bool has_port_filter) {
-  std::vector<nft::TableId> ids = {firewall::TableId()};
-  if (has_port_filter) {
-    ids.push_back(firewall::TableId(nft::TableFamily::kBridge));
-  }
-  return ids;
-}
-
 // Sets named "sel4-1f2e..." and "adr6-..." are made for policies. The part of the name before the
 // hyphen selects the row.
 const firewall::OwnSet* FindSet(const nft::Element& element) {

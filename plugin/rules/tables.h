@@ -21,13 +21,11 @@ struct NodePolicies {
                                           const NodePolicies& policies);
 // The same without policies.
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter);
-// Returns the ids of those tables, in the same order.
-[[nodiscard]] std::vector<nft::TableId> NodeTableIds(bool has_port_filter);
 
-// A hash of those tables. A checkpoint with another hash shows that another release made the
-// tables. It is a constant because describing the tables takes longer than the rest of a CHECK that
-// finds nothing changed; tests/unit/rules_tables_test.cc computes it.
-constexpr const char* kTablesRevision = "a8263d9accaee067";
+// A hash of those tables. If the tables in the kernel name another (firewall/about.h), another
+// release made them. It is a constant because describing the tables takes longer than the rest of a
+// CHECK that finds nothing changed; tests/unit/rules_tables_test.cc computes it.
+constexpr const char* kTablesRevision = "aa3b005363d44977";
 
 // Returns the row that describes the set of `element`; nullptr if no contributor has a set of that
 // name. Sets made for policies share one row if their names have the same prefix.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace nomad_bridge::state {
 namespace {
@@ -14,11 +15,12 @@ Host OpenWith(nft::Socket (*open)(const netlink::Netns& ns)) {
   std::string boot_id = FindFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
   boot_id.erase(boot_id.find_last_not_of(" \n") + 1);
   const Origin origin{.boot_id = std::move(boot_id), .netns = here.id()};
-  return {.netns = std::move(here),
+  constexpr int kDigits = 8;
+  return {.boot = Hex(StableHash(origin.boot_id), kDigits),
+          .netns = std::move(here),
           .net = std::move(net),
           .nft = std::move(nft),
           .records = Records(origin),
-          .checkpoint = CheckpointFile(origin),
           .policy = PolicyFile(origin.boot_id)};
 }
 

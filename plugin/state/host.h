@@ -24,11 +24,11 @@
 namespace nomad_bridge::state {
 
 struct Host {
+  std::string boot;  // a short name of this boot: a hash of its id
   netlink::Netns netns;
   rtnl::Socket net;
   nft::Socket nft;
   Records records;
-  CheckpointFile checkpoint;
   PolicyFile policy;
   // These are opened when they are first needed.
   std::optional<conntrack::Conntrack> conntrack;

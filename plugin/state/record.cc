@@ -22,10 +22,6 @@ std::optional<Phase> Record::PhaseOf(cni::Part part) const {
   return found != parts.end() ? std::optional(found->second) : std::nullopt;
 }
 
-bool Record::Has(cni::Part part) const {
-  return PhaseOf(part).value_or(Phase::kDelDone) != Phase::kDelDone;
-}
-
 bool Record::HasRules() const {
   return HasAny({cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts});
 }
@@ -38,8 +34,12 @@ bool Record::IsAny(Phase phase) const {
   return std::ranges::any_of(parts, [&](const auto& part) { return part.second == phase; });
 }
 
-bool Record::IsEmpty() const {
-  return std::ranges::none_of(parts, [&](const auto& part) { return Has(part.first); });
+cni::Parts Record::AllParts() const {
+  cni::Parts all;
+  for (const auto& each : parts) {
+    all.insert(each.first);
+  }
+  return all;
 }
 
 Record Record::Without(const cni::Parts& some) const {
@@ -56,12 +56,10 @@ Record Record::With(const cni::Parts& some, Phase phase) const {
   return changed;
 }
 
-Record Record::All(Phase phase) const {
-  Record changed = *this;
-  for (auto& [part, present] : changed.parts) {
-    present = present == Phase::kDelDone ? present : phase;
-  }
-  return changed;
+Record Record::Only(const cni::Parts& some) const {
+  Record only = *this;
+  std::erase_if(only.parts, [&](const auto& part) { return !some.contains(part.first); });
+  return only;
 }
 
 Record Record::Finished() const {

@@ -47,7 +47,6 @@ enum class Phase {
   kMaking,
   kLive,
   kLeaving,
-  kDelDone,  // its own DEL is done; the DELs of other parts will follow
 };
 
 using PartPhases = std::map<cni::Part, Phase>;
@@ -62,6 +61,9 @@ struct Record {
   // The file has keys that we do not know. Writing the record would lose them, so it stays
   // unchanged until its DEL (record_store.h).
   bool is_of_newer_release = false;
+  // There is no file. What is known comes from the kernel and the leases, and may be incomplete
+  // (attachment/unrecorded.h).
+  bool is_from_kernel = false;
 
   struct Link : config::LinkSpec {
     // The host ends of another plugin's veth pairs, if they are not on a bridge. Only this
@@ -117,23 +119,18 @@ struct Record {
 
   // Returns the part's phase; nullopt if the part was never made, or has been removed.
   [[nodiscard]] std::optional<Phase> PhaseOf(cni::Part part) const;
-  // Returns whether the part is in any phase but kDelDone.
-  [[nodiscard]] bool Has(cni::Part part) const;
+  // Returns whether the part is in any phase.
+  [[nodiscard]] bool Has(cni::Part part) const { return parts.contains(part); }
   [[nodiscard]] bool HasAny(const cni::Parts& some) const;
   [[nodiscard]] bool HasRules() const;
   [[nodiscard]] bool IsAny(Phase phase) const;
   [[nodiscard]] bool IsLive(cni::Part part) const { return PhaseOf(part) == Phase::kLive; }
-  // Returns whether a DEL has begun for any part. Runtimes run DEL for a whole list of plugins, so
-  // the DELs of the other parts will follow.
-  [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kDelDone) || IsAny(Phase::kLeaving); }
-
-  // Returns whether only parts are left whose DEL is done.
-  [[nodiscard]] bool IsEmpty() const;
+  // Returns its parts, in any phase.
+  [[nodiscard]] cni::Parts AllParts() const;
 
   [[nodiscard]] Record With(const cni::Parts& some, Phase phase) const;
   [[nodiscard]] Record Without(const cni::Parts& some) const;
-  // Returns the record with all its parts in `phase`.
-  [[nodiscard]] Record All(Phase phase) const;
+  [[nodiscard]] Record Only(const cni::Parts& some) const;
   // Returns the record with its parts in phase kMaking changed to kLive.
   [[nodiscard]] Record Finished() const;
   [[nodiscard]] Record OnlyLive() const;

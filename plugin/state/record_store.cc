@@ -15,17 +15,18 @@
 namespace nomad_bridge::state {
 namespace {
 
-constexpr const char* kCheckpointFile = "/run/nomad-bridge/.checkpoint";
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr std::string_view kSuffix = ".json";
 // A record may contain a config of 8 MiB, of which each byte may become an escape of six bytes.
 constexpr std::size_t kMaxRecordBytes = 64 << 20;
 constexpr std::uint64_t kRulesByte = 0;
 
+// How much of a container id is kept if it is cut.
+constexpr std::size_t kKeptOfId = 150;
+
 // Returns a name of at most 211 bytes. It is readable, and unique even if the container id is cut.
 std::string FileName(const AttachmentId& id) {
   constexpr std::size_t kMaxIdBytes = 190;
-  constexpr std::size_t kKeptOfId = 150;
   const std::string container_id =
       id.container_id.size() <= kMaxIdBytes
           ? id.container_id
@@ -199,6 +200,15 @@ void Records::EnsureVoidGone(const AttachmentId& id) const {
   }
 }
 
+bool Records::Has(const AttachmentId& id) const {
+  return FindStatus(PathOf(id)).has_value();
+}
+
+bool Records::HasNetwork(const std::string& network) const {
+  // EnsureGone() removes the directory with the last record.
+  return FindStatus(Cat(kStateDirectory, '/', network)).has_value();
+}
+
 std::optional<AttachmentId> Records::FindId(const std::string& network,
                                             const std::string& name) const {
   std::optional<AttachmentId> id = ParseFileName(network, name);
@@ -215,13 +225,18 @@ std::optional<AttachmentId> Records::FindId(const std::string& network,
   }
 }
 
+std::vector<std::string> Records::Networks() {
+  std::vector<std::string> names = Entries(kStateDirectory);
+  // A dot begins no network's name: .lock, .counts
+  std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
+  return names;
+}
+
 std::vector<AttachmentId> Records::List(const std::string& network) const {
   std::vector<AttachmentId> found;
   if (network.empty()) {
-    for (const std::string& name : Entries(kStateDirectory)) {
-      if (!name.starts_with('.')) {  // a dot begins no network's name: .lock, .counts
-        Append(found, List(name));
-      }
+    for (const std::string& name : Networks()) {
+      Append(found, List(name));
     }
     return found;
   }
@@ -229,6 +244,39 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
     if (std::optional<AttachmentId> id = FindId(network, name)) {
       found.push_back(*std::move(id));
     }
+  }
+  return found;
+}
+
+std::vector<AttachmentId> Records::SiblingsOf(const AttachmentId& id) const {
+  std::vector<AttachmentId> siblings;
+  const std::string prefix = id.container_id.substr(0, kKeptOfId);
+  for (const std::string& network : Networks()) {
+    ForEachEntryUntil(Cat(kStateDirectory, '/', network), [&](std::string_view name) {
+      std::optional<AttachmentId> other =
+          name.starts_with(prefix) ? FindId(network, std::string(name)) : std::nullopt;
+      if (other && other->container_id == id.container_id && *other != id) {
+        siblings.push_back(*std::move(other));
+      }
+      return false;
+    });
+  }
+  return siblings;
+}
+
+std::vector<Record> Records::OnePerNetwork(
+    const std::function<bool(const Record&)>& is_wanted) const {
+  std::vector<Record> found;
+  for (const std::string& network : Networks()) {
+    ForEachEntryUntil(Cat(kStateDirectory, '/', network), [&](std::string_view name) {
+      const std::optional<AttachmentId> id = FindId(network, std::string(name));
+      std::optional<Record> record = id ? Find(*id) : std::nullopt;
+      const bool is_found = record && is_wanted(*record);
+      if (is_found) {
+        found.push_back(*std::move(record));
+      }
+      return is_found;
+    });
   }
   return found;
 }
@@ -323,28 +371,6 @@ Mismatch LostRecord(const AttachmentId& id) {
   return {Mismatch::Area::kRecord,
           id.container_id,
           Format("container '{}' has no readable record", id.container_id)};
-}
-
-std::optional<Checkpoint> CheckpointFile::Find() {
-  try {
-    std::string text = FindOwnFile(kCheckpointFile).value_or("");
-    if (text != std::exchange(text_, text)) {
-      found_.reset();
-      StoredCheckpoint stored = ParseCheckpoint(text);
-      if (stored.origin == here_) {
-        found_ = std::move(stored.checkpoint);
-      }
-    }
-    return found_;
-  } catch (const std::exception&) {
-    return std::nullopt;  // a damaged checkpoint counts as absent
-  }
-}
-
-void CheckpointFile::Write(const Checkpoint& checkpoint) const {
-  EnsureDirectory(kStateDirectory);
-  // Writes the file as a whole or not at all, because readers take no lock.
-  ReplaceFile(kCheckpointFile, FormatCheckpoint(checkpoint, here_));
 }
 
 }  // namespace nomad_bridge::state

@@ -1,4 +1,4 @@
-// Stores records, one file per attachment, and the checkpoint; holds the locks of commands.
+// Stores records, one file per attachment; holds the locks of commands.
 //
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (state_json.h). A
 //         container id of more than 190 bytes is cut and followed by '~' and a hash.
@@ -25,7 +25,6 @@
 #include "base/attachment_id.h"
 #include "base/file_lock.h"
 #include "base/mismatch.h"
-#include "plugin/state/checkpoint.h"
 #include "plugin/state/record.h"
 #include "plugin/state/state_json.h"
 
@@ -60,9 +59,20 @@ class Records {
   // Removes the record if it is void.
   void EnsureVoidGone(const AttachmentId& id) const;
 
+  // Returns whether there is a file for the record, whatever is in it.
+  [[nodiscard]] bool Has(const AttachmentId& id) const;
+  // Returns whether any attachment of `network` has a record.
+  [[nodiscard]] bool HasNetwork(const std::string& network) const;
+
   // Returns all attachments with a record, by the names of the files. If `network` is empty,
   // returns those of all networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
+  // Returns the other attachments with a record of the same container: in another network, or under
+  // another interface name. Reads the names of all files.
+  [[nodiscard]] std::vector<AttachmentId> SiblingsOf(const AttachmentId& id) const;
+  // Returns for each network the first record found for which `is_wanted` returns true.
+  [[nodiscard]] std::vector<Record> OnePerNetwork(
+      const std::function<bool(const Record&)>& is_wanted) const;
   // Returns every record that can be read.
   [[nodiscard]] std::vector<Record> All() const;
   // Returns any other record in the network of `id`. The cost does not depend on the number of
@@ -95,6 +105,8 @@ class Records {
   void Log(const AttachmentId& id, const std::string& what) const;
 
  private:
+  // Returns the names of the directories of networks.
+  [[nodiscard]] static std::vector<std::string> Networks();
   // Returns false if the record is gone, or belongs to somebody else.
   [[nodiscard]] bool Read(Reading& reading) const;
   // Returns the id that the file `name` stands for; nullopt if the file is no record.
@@ -117,20 +129,5 @@ class Records {
 
 // Returns the mismatch for a live attachment whose record is missing or damaged.
 [[nodiscard]] Mismatch LostRecord(const AttachmentId& id);
-
-class CheckpointFile {
- public:
-  explicit CheckpointFile(Origin here) : here_(std::move(here)) {}
-
-  [[nodiscard]] std::optional<Checkpoint> Find();
-  void Write(const Checkpoint& checkpoint) const;
-
- private:
-  Origin here_;
-  // The text that was read last, and its content: a command reads it several times, and parsing
-  // takes ten times as long as reading.
-  std::string text_;
-  std::optional<Checkpoint> found_;
-};
 
 }  // namespace nomad_bridge::state

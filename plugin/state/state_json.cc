@@ -82,7 +82,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ForwardHook, admin_chain, accept
 
 namespace cni {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Label, key, value)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Workload, nomad_namespace, job, group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DelegatedIpam, type, cni_path, args, config)
 }  // namespace cni
 
@@ -104,8 +103,7 @@ namespace state {
 NLOHMANN_JSON_SERIALIZE_ENUM(Phase,
                              {{Phase::kMaking, "making"},
                               {Phase::kLive, "live"},
-                              {Phase::kLeaving, "leaving"},
-                              {Phase::kDelDone, "del_done"}})
+                              {Phase::kLeaving, "leaving"}})
 
 }  // namespace state
 }  // namespace nomad_bridge
@@ -173,21 +171,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record,
                                                 link,
                                                 ipam,
                                                 rules)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Checkpoint,
-                                                generation,
-                                                table_handles,
-                                                rules_hashes,
-                                                tables_revision,
-                                                policy_revision,
-                                                policy_kinds,
-                                                accept_mark_bit,
-                                                admin_chains,
-                                                bridges,
-                                                gateways,
-                                                opened_ifnames,
-                                                legacy_filter,
-                                                published_on,
-                                                has_siblings)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Origin, boot_id, netns)
 
 namespace {
@@ -196,13 +179,6 @@ using nlohmann::json;
 
 constexpr const char* kOrigin = "origin";
 constexpr const char* kHostVeth = "host_veth";
-
-template <typename Value>
-struct Parsed {
-  Value value;
-  Origin origin;
-  bool has_unknown_keys = false;
-};
 
 // Throws if a number has a fraction or an exponent: none of ours has, and C++ leaves undefined what
 // 4e60 becomes as an integer.
@@ -215,34 +191,35 @@ void RequireWholeNumbers(const json& value) {
   }
 }
 
-// Parses `text`, and throws if the result, written again, differs in other things than unknown
-// keys: nlohmann reads a port of 70000 as 4464, and an unknown word as the first enumerator.
-template <typename Value>
-Parsed<Value> Parse(std::string_view text) try {
-  json document = json::parse(text);
-  RequireWholeNumbers(document);
-  Parsed<Value> parsed{document.get<Value>(), document.at(kOrigin).get<Origin>()};
-  json known = parsed.value;
-  known[kOrigin] = parsed.origin;
-  document.erase(kHostVeth);
+// Throws if `known`, which is what `document` was read as, differs from it in other things than
+// unknown keys: nlohmann reads a port of 70000 as 4464, and an unknown word as the first
+// enumerator. Returns whether there are unknown keys.
+bool HasUnknownKeys(const json& document, const json& known) {
+  bool has_unknown_keys = false;
   for (const json& change : json::diff(document, known)) {
-    parsed.has_unknown_keys = parsed.has_unknown_keys || change.at("op") == "remove";
+    has_unknown_keys = has_unknown_keys || change.at("op") == "remove";
     if (change.at("op") == "replace") {
       const std::string path = change.at("path");
       throw std::invalid_argument(
           Format("{} cannot be {}", path, document.at(json::json_pointer(path)).dump()));
     }
   }
-  return parsed;
+  return has_unknown_keys;
+}
+
+StoredRecord Parse(std::string_view text) try {
+  json document = json::parse(text);
+  RequireWholeNumbers(document);
+  StoredRecord stored{document.get<Record>(), document.at(kOrigin).get<Origin>()};
+  json known = stored.record;
+  known[kOrigin] = stored.origin;
+  document.erase(kHostVeth);
+  stored.record.is_of_newer_release = HasUnknownKeys(document, known);
+  return stored;
 } catch (const json::exception& error) {
   // what() is "[json.exception.parse_error.101] parse error at line 1, ..." and quotes the input.
   const std::string_view what = error.what();
   throw std::invalid_argument(Excerpt(what.substr(what.find("] ") + 2)));
-}
-
-std::string Written(json document, const Origin& origin) {
-  document[kOrigin] = origin;
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -250,11 +227,13 @@ std::string Written(json document, const Origin& origin) {
 std::string FormatRecord(const Record& record, const Origin& origin) {
   json document = record;
   document[kHostVeth] = HostVethName(record.id);
-  return Written(std::move(document), origin);
+  document[kOrigin] = origin;
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  auto [record, origin, has_unknown_keys] = Parse<Record>(text);
+  StoredRecord stored = Parse(text);
+  const auto& [record, origin] = stored;
   if (record.id.network.empty() || record.id.container_id.empty() || record.id.ifname.empty() ||
       origin.boot_id.empty() || origin.netns == netlink::NetnsId{}) {
     throw std::invalid_argument("it has no identity");
@@ -266,17 +245,7 @@ StoredRecord ParseRecord(std::string_view text) {
       }
     }
   }
-  record.is_of_newer_release = has_unknown_keys;
-  return {.record = std::move(record), .origin = std::move(origin)};
-}
-
-std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin) {
-  return Written(checkpoint, origin);
-}
-
-StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  Parsed<Checkpoint> parsed = Parse<Checkpoint>(text);
-  return {.checkpoint = std::move(parsed.value), .origin = std::move(parsed.origin)};
+  return stored;
 }
 
 }  // namespace nomad_bridge::state

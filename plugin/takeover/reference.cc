@@ -238,10 +238,12 @@ bool IsAccepted(nft::Socket& socket, const Ip& address) {
       [&](const nft::KernelRule& rule) { return AcceptsFor(rule, address); });
 }
 
-bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
-  // The rules that can be found without an address.
-  const Search search{.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}};
+bool HasReferenceRules(const Search& search, RuleDumps& dumps) {
   return !FindReferenceRules(dumps, search).empty();
+}
+
+bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
+  return HasReferenceRules({.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}}, dumps);
 }
 
 void RemoveReferenceRulesOf(state::Host& host, const Search& search) {

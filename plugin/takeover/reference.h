@@ -78,8 +78,10 @@ class RuleDumps {
 // Returns whether a rule of the reference firewall plugin accepts packets from or to `address`.
 [[nodiscard]] bool IsAccepted(nft::Socket& socket, const Ip& address);
 
-// Returns whether rules of the reference plugins belong to `id`. Costs one dump if none of their
-// tables exists.
+// Returns whether there are such rules. Costs one dump if none of the reference plugins' tables
+// exists.
+[[nodiscard]] bool HasReferenceRules(const Search& search, RuleDumps& dumps);
+// The same for the rules that can be found without an address.
 [[nodiscard]] bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps);
 
 // Removes the rules. Many calls with the same `dumps` read the rules only once.

@@ -1,5 +1,4 @@
-// The file of a record, or of the checkpoint: read, written and read again, which must give the
-// same.
+// The file of a record: read, written and read again, which must give the same.
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -26,25 +25,10 @@ void ReadRecord(std::string_view text) {
   static_cast<void>(rules::ElementsOf(second.record));
 }
 
-void ReadCheckpoint(std::string_view text) {
-  state::StoredCheckpoint first;
-  try {
-    first = state::ParseCheckpoint(text);
-  } catch (const std::exception&) {
-    return;
-  }
-  const std::string written = state::FormatCheckpoint(first.checkpoint, first.origin);
-  const state::StoredCheckpoint second = state::ParseCheckpoint(written);
-  if (state::FormatCheckpoint(second.checkpoint, second.origin) != written) {
-    std::abort();
-  }
-}
-
 }  // namespace
 
 void fuzz::Run(std::string_view input) {
   ReadRecord(input);
-  ReadCheckpoint(input);
 }
 
 }  // namespace nomad_bridge

@@ -74,7 +74,9 @@ TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
       "alloc=2\" : 10.0.0.1 . 1 }");
   EXPECT_THAT(Put(DesiredOf(3), {Publishing(2)}).repaired,
               ElementsAre("tcp . 8080 in port4 of veth2 was changed"));
-  static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
+  std::vector<nft::Element> own = DesiredOf(3).elements;
+  std::erase_if(own, &firewall::IsShared);
+  firewall::EnsureElementsGone(socket_, own);
   EXPECT_EQ(ListTable(), before);
 }
 

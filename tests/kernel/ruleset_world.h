@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "firewall/address_policy.h"
+#include "firewall/change.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"
 #include "netlink/core/netns.h"
@@ -82,80 +83,59 @@ class RulesetWorld : public World {
 
   static firewall::Change Adding(const DesiredState& desired) { return {.add = desired.elements}; }
 
-  [[nodiscard]] firewall::Goal GoalOf(const std::vector<DesiredState>& others) const {
-    firewall::Goal goal{.tables = {table_}};
-    for (const DesiredState& other : others) {
-      goal.forward_hooks.push_back(other.forward_hook);
+  // The tables with what `all` should have.
+  [[nodiscard]] firewall::Goal GoalOf(const std::vector<DesiredState>& all) const {
+    firewall::Goal goal{
+        .tables = {table_},
+        .about = {
+            .accept_mark_bit = 12, .boot = "9c1e77a0", .tables_revision = "a8263d9accaee067"}};
+    for (const DesiredState& each : all) {
+      Append(goal.elements, each.elements);
+      goal.forward_hooks.push_back(each.forward_hook);
     }
     return goal;
   }
 
-  static firewall::DesiredElements ElementsOf(const std::vector<DesiredState>& all) {
-    firewall::DesiredElements desired{.may_stay = [](const nft::Element&) { return true; }};
-    for (const DesiredState& each : all) {
-      Append(desired.elements, each.elements);
+  // Returns what was repaired, or in mode kLook what differs.
+  std::vector<std::string> Compare(const firewall::Goal& goal, Mode mode = Mode::kRepair) {
+    std::vector<std::string> texts;
+    for (const Mismatch& mismatch : firewall::Compare(socket_, goal, mode)) {
+      texts.push_back(mismatch.text);
     }
-    return desired;
-  }
-
-  struct Restored {
-    std::uint32_t generation = 0;
-    std::vector<std::string> repaired;
-  };
-
-  // Compared, and repaired if that is the mode; nullopt if elements are needed, but not given.
-  std::optional<Restored> Compare(const firewall::Goal& goal,
-                                  const firewall::DesiredElements* desired,
-                                  Mode mode = Mode::kRepair) {
-    const auto compared = firewall::Compare(socket_, goal, desired, mode);
-    if (!compared) {
-      return std::nullopt;
-    }
-    Restored restored{.generation = compared->generation};
-    for (const Mismatch& mismatch : compared->mismatches) {
-      restored.repaired.push_back(mismatch.text);
-    }
-    return restored;
+    return texts;
   }
 
   // All that `others` should have is there afterwards, and the static rules for `hook`.
-  Restored Restore(const std::vector<DesiredState>& others,
-                   const firewall::ForwardHook& hook = {.admin_chain = "NOMAD-ADMIN",
-                                                        .ipv6 = true}) {
+  std::vector<std::string> Restore(const std::vector<DesiredState>& others,
+                                   const firewall::ForwardHook& hook = {
+                                       .admin_chain = "NOMAD-ADMIN",
+                                       .ipv6 = true}) {
     firewall::Goal goal = GoalOf(others);
     goal.forward_hooks.push_back(hook);
-    const firewall::DesiredElements desired = ElementsOf(others);
-    return *Compare(goal, &desired);
+    return Compare(goal);
   }
 
-  // On `generation`; without one, restores `others` first.
-  firewall::CommitResult Commit(const firewall::Change& change,
-                                std::optional<std::uint32_t> generation = std::nullopt,
-                                const std::vector<DesiredState>& others = {}) {
-    return firewall::Commit(socket_, change, generation ? *generation : Restore(others).generation);
+  firewall::ChangeOutcome Change(const firewall::Change& change) {
+    return firewall::ChangeElements(socket_, change);
   }
 
   struct Added {
-    std::optional<std::uint32_t> generation;
     std::optional<firewall::Conflict> conflict;
     std::vector<std::string> repaired;
   };
 
   // Adds `desired` beside `others`, which are restored first.
   Added Put(const DesiredState& desired, const std::vector<DesiredState>& others = {}) {
-    Restored restored = Restore(others, desired.forward_hook);
-    firewall::CommitResult outcome = Commit(Adding(desired), restored.generation);
+    std::vector<std::string> repaired = Restore(others, desired.forward_hook);
+    firewall::ChangeOutcome outcome = Change(Adding(desired));
     if (outcome.refusal) {
       throw Error(*outcome.refusal);
     }
-    return {.generation = outcome.generation,
-            .conflict = std::move(outcome.conflict),
-            .repaired = std::move(restored.repaired)};
+    return {.conflict = std::move(outcome.conflict), .repaired = std::move(repaired)};
   }
 
   std::vector<std::string> Diff(const DesiredState& desired) {
-    const firewall::DesiredElements elements = ElementsOf({desired});
-    return Compare(GoalOf({desired}), &elements, Mode::kLook)->repaired;
+    return Compare(GoalOf({desired}), Mode::kLook);
   }
 
   nft::Socket socket_;

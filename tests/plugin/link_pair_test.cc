@@ -243,6 +243,8 @@ TEST_F(VethPair, IsNotGivenAMacThatIsOnTheBridgeAlready) {
   machine.Must(Words("ip link set eth0 up"));
   machine.Must(Words("ip address add 172.26.70.9/20 dev eth0"));
   ASSERT_TRUE(Ping(machine, "172.26.64.1"));
+  // Its lease keeps the directory of leases.
+  Attach(Config(), As("neighbour", AddContainer("neighbour")));
   const Snapshot before = TakeSnapshot();
   for (const auto& [mac, holder] :
        {std::pair(MacOf(host(), "nomad").Text(), "bridge 'nomad' itself"),

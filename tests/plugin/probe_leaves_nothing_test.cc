@@ -115,7 +115,7 @@ TEST_F(Probe, LeavesOthersAlone) {
 }
 
 // What its own tables change is nobody's change of ours.
-TEST_F(Probe, LeavesTheCheckpointAlone) {
+TEST_F(Probe, LeavesOurTablesAlone) {
   ASSERT_THAT(RunLine("reconcile"), Exits(0));
   ASSERT_THAT(RunLine("inspect 8080"), Exits(0));
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("nothing to repair"))));

@@ -214,10 +214,10 @@ TEST_F(Order, IsKeptByARepeatedAdd) {
             Join({kLeaving,
                   kNoLink,
                   {"-rules"},
+                  kFlow,
                   {"-leaving", "+making"},
                   kPair,
                   kPublish,
-                  kFlow,
                   kLinkUp,
                   {"+result"}}));
 }

@@ -34,7 +34,7 @@ class Upgrade : public World {
 
   // In no order: what was added again stands last.
   std::multiset<std::string> Table() {
-    std::istringstream list(host().Must({"nft", "list", "table", "inet", kTable}));
+    std::istringstream list(ListTable());
     std::multiset<std::string> lines;
     for (std::string word; list >> word;) {
       lines.insert(word.substr(0, word.find(',')));
@@ -61,8 +61,18 @@ class Upgrade : public World {
 
   // At one stroke, so that the connection does not notice.
   void ReplaceTable(const std::string& table, const std::string& more = {}) {
-    const std::string commands =
-        Cat("delete table inet nomad-bridge\n", table, ElementsFor(table), more);
+    std::string about = host().Must(Words("nft list set inet nomad-bridge about"));
+    about = about.substr(about.find("elements = ") + std::string("elements = ").size());
+    about = about.substr(0, about.find('\n'));
+    const std::size_t revision = about.find("tables=") + std::string("tables=").size();
+    about.replace(revision, 16, "0123456789abcdef");
+    const std::string commands = Cat("delete table inet nomad-bridge\n",
+                                     table,
+                                     ElementsFor(table),
+                                     "add element inet nomad-bridge about ",
+                                     about,
+                                     '\n',
+                                     more);
     host().Nft(commands);
     ASSERT_NE(Table(), before_);
     ASSERT_TRUE(connection_->Echoes("in the other release's time\n"));
@@ -111,7 +121,6 @@ TEST_F(Upgrade, ConvergesWithTheFirstCheck) {
     record["rules"].erase("inbound");
     return record;
   });
-  ReplaceFile("/run/nomad-bridge/.checkpoint", "of a shape that is not read");
 
   EXPECT_THAT(MustCheck(config_, add_),
               Err(HasSubstr("removed: chain other in table inet nomad-bridge is left over")));
@@ -127,7 +136,6 @@ TEST_F(Upgrade, ConvergesWithTheFirstCheck) {
 
 TEST_F(Upgrade, ConvergesWithTheNextAdd) {
   ReplaceTable(TableWithoutElements(), kOtherChain);
-  EnsureFileGone("/run/nomad-bridge/.checkpoint");
 
   Attach(Publish({Port(9090, 80)}), As("another", AddContainer("another")));
   EXPECT_THAT(TableWithoutElements(), Not(HasSubstr(" other "))) << "its chain and its set";

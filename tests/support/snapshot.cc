@@ -63,12 +63,22 @@ json Still(json object) {
 
 bool IsMemory(const fs::path& path) {
   const std::string file_name = path.filename();
-  return path.parent_path().filename() == ".counts" || file_name.ends_with("lock") ||
-         file_name.starts_with("last_reserved_ip.") || file_name == ".children" ||
-         file_name.starts_with(".checkpoint");
+  const std::string directory = path.parent_path().filename();
+  return directory == ".counts" || directory == ".gateways" || directory == ".leases" ||
+         file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
+         file_name == ".children" || file_name == ".opened";
 }
 
 }  // namespace
+
+std::string WithoutHash(std::string ruleset) {
+  constexpr std::string_view kHash = " rules=";
+  constexpr std::size_t kDigits = 16;
+  for (std::size_t at = 0; (at = ruleset.find(kHash, at)) != ruleset.npos;) {
+    ruleset.erase(at, kHash.size() + kDigits);
+  }
+  return ruleset;
+}
 
 void Snapshot::AddLinks(const Node& node) {
   for (const json& link : node.Json({"ip", "-j", "-d", "address"})) {
@@ -127,7 +137,8 @@ void Snapshot::AddRuleset(const Node& node) {
       continue;
     }
     for (const json& element : object.value("elem", json::array())) {
-      facts_[Cat(where, " element of ", object.value("name", ""), " ", element.dump())] = "";
+      const std::string text = WithoutHash(element.dump());
+      facts_[Cat(where, " element of ", object.value("name", ""), " ", text)] = "";
     }
     object.erase("elem");
     facts_[Cat(where, " ", kind, " ", object.value("name", ""))] = object.dump();

@@ -5,13 +5,17 @@
 //          machine: the files of our state directories.
 // Leaves out  Values that change by themselves: indices, handles, counters, carrier, timers,
 //             lifetimes. What the kernel creates for every link: link-local addresses; local,
-//             link-local and multicast routes. "lock" files, last_reserved_ip.<n> and .checkpoint,
-//             which are memory, not state.
+//             link-local and multicast routes. "lock" files, last_reserved_ip.<n>, .gateways,
+//             .leases and .opened, which are memory, not state. The hash in the description of our
+//             tables, which a later command adds.
 #pragma once
 
 #include "tests/support/node.h"
 
 namespace nomad_bridge::test {
+
+// Returns what nft lists without that hash: " rules=<hash>".
+[[nodiscard]] std::string WithoutHash(std::string ruleset);
 
 class Snapshot {
  public:

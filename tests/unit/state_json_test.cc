@@ -11,7 +11,7 @@ const state::Origin kHere{.boot_id = "f1f2", .netns = {4, 4026531840}};
 // Every field has another value than a fresh record has.
 const json kFull = json::parse(R"({
   "id": {"network": "nomad", "container_id": "alloc-1", "ifname": "eth0"},
-  "parts": {"link": "live", "masquerade": "leaving", "forward": "del_done", "ports": "making"},
+  "parts": {"link": "live", "masquerade": "leaving", "forward": "leaving", "ports": "making"},
   "labels": [{"key": "NOMAD_JOB_ID", "value": "billing"}, {"key": "colour", "value": "blue"}],
   "netns_path": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000, "cookie": 4711},
   "created": 1700000000,
@@ -172,23 +172,6 @@ TEST(RecordJson, NamesTheOriginItWasWrittenIn) {
 TEST(RecordJson, OriginDiffersByBootAndByNamespace) {
   EXPECT_NE(kHere, (state::Origin{.boot_id = "f1f3", .netns = kHere.netns}));
   EXPECT_NE(kHere, (state::Origin{.boot_id = kHere.boot_id, .netns = {4, 4026531841}}));
-}
-
-TEST(CheckpointJson, IsReadAsItWasWritten) {
-  state::Checkpoint checkpoint;
-  checkpoint.accept_mark_bit = 0;
-  checkpoint.bridges["nomad"] = 7;
-  checkpoint.published_on = {std::nullopt, Ip::Parse("192.0.2.7")};
-  checkpoint.policy_kinds["1c"] = {"prod", "billing", "api"};
-  const std::string text = state::FormatCheckpoint(checkpoint, kHere);
-  const state::StoredCheckpoint read = state::ParseCheckpoint(text);
-  EXPECT_EQ(read.origin, kHere);
-  EXPECT_EQ(read.checkpoint.published_on, checkpoint.published_on);
-  EXPECT_EQ(state::FormatCheckpoint(read.checkpoint, kHere), text);
-}
-
-TEST(CheckpointJson, IsRefusedWithoutAnOrigin) {
-  EXPECT_ANY_THROW(static_cast<void>(state::ParseCheckpoint("{}")));
 }
 
 }  // namespace
