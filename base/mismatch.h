@@ -7,7 +7,6 @@
 // Errors  Errors of a repair are thrown; its mismatch then counts as left.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "base/fix.h"
 #include "base/ip.h"
 #include "base/list.h"
+#include "base/names.h"
 #include "base/text.h"
 
 namespace nomad_bridge {
@@ -62,22 +62,23 @@ struct Mismatch {
   return mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix;
 }
 
-// The names in JSON, in the enumerators' order.
-constexpr std::array<std::string_view, 12> kAreaNames = {"bridge",
-                                                         "forwarding",
-                                                         "localhost",
-                                                         "port",
-                                                         "lease",
-                                                         "record",
-                                                         "table",
-                                                         "staticRules",
-                                                         "element",
-                                                         "leftOver",
-                                                         "otherFirewall",
-                                                         "policy"};
+// The names in JSON.
+inline constexpr Names<Mismatch::Area, 12> kAreaNames = {
+    {{Mismatch::Area::kBridge, "bridge"},
+     {Mismatch::Area::kForwarding, "forwarding"},
+     {Mismatch::Area::kLocalhost, "localhost"},
+     {Mismatch::Area::kPort, "port"},
+     {Mismatch::Area::kLease, "lease"},
+     {Mismatch::Area::kRecord, "record"},
+     {Mismatch::Area::kTable, "table"},
+     {Mismatch::Area::kStaticRules, "staticRules"},
+     {Mismatch::Area::kElement, "element"},
+     {Mismatch::Area::kLeftOver, "leftOver"},
+     {Mismatch::Area::kOtherFirewall, "otherFirewall"},
+     {Mismatch::Area::kPolicy, "policy"}}};
 
 [[nodiscard]] constexpr std::string_view Text(Mismatch::Area area) {
-  return kAreaNames.at(static_cast<std::size_t>(area));
+  return NameOf(kAreaNames, area);
 }
 
 class Mismatches {

@@ -1,6 +1,5 @@
 #include "firewall/address_policy.h"
 
-#include <array>
 #include <utility>
 
 #include "base/list.h"
@@ -8,11 +7,6 @@
 
 namespace nomad_bridge::firewall {
 namespace {
-
-// Names of the enumerators of Ingress, in their order.
-constexpr std::array<std::string_view, 3> kIngressNames = {"open", "same-bridge", "isolated"};
-// Names of the enumerators of Inbound, in their order.
-constexpr std::array<std::string_view, 2> kInboundNames = {"any", "published"};
 
 nft::Element Shared(const char* set, std::vector<std::uint8_t> key) {
   return {.set = set, .key = std::move(key)};
@@ -58,14 +52,6 @@ IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {
   (ingress == Ingress::kOpen ? elements.remove : elements.add).push_back(restricted);
   (ingress == Ingress::kSameBridge ? elements.add : elements.remove).push_back(allowed);
   return elements;
-}
-
-std::optional<Ingress> ParseIngress(std::string_view text) {
-  return FindNamed<Ingress>(kIngressNames, text);
-}
-
-std::optional<Inbound> ParseInbound(std::string_view text) {
-  return FindNamed<Inbound>(kInboundNames, text);
 }
 
 std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address) {

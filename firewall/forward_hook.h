@@ -3,9 +3,9 @@
 // the ruleset that is made of them.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
+
+#include "base/names.h"
 
 namespace nomad_bridge::firewall {
 
@@ -15,8 +15,8 @@ enum class Inbound {
   kPublished,  // only to published ports; closed4/6
 };
 
-// "any", "published".
-[[nodiscard]] std::optional<Inbound> ParseInbound(std::string_view text);
+inline constexpr Names<Inbound, 2> kInboundNames = {
+    {{Inbound::kAny, "any"}, {Inbound::kPublished, "published"}}};
 
 // The firewall plugin's ingressPolicy: which new connections the node forwards to a bridge.
 enum class Ingress {
@@ -25,8 +25,9 @@ enum class Ingress {
   kIsolated,    // also not from the same bridge
 };
 
-// "open", "same-bridge", "isolated".
-[[nodiscard]] std::optional<Ingress> ParseIngress(std::string_view text);
+inline constexpr Names<Ingress, 3> kIngressNames = {{{Ingress::kOpen, "open"},
+                                                     {Ingress::kSameBridge, "same-bridge"},
+                                                     {Ingress::kIsolated, "isolated"}}};
 
 struct ForwardHook {
   std::string admin_chain;   // empty: no static rules, and nothing is forwarded for the attachment

@@ -163,6 +163,7 @@ class Planner {
   }
 
   [[nodiscard]] const nft::Batch& batch() const { return batch_; }
+  [[nodiscard]] bool changes_rules() const { return changes_rules_; }
   [[nodiscard]] std::vector<Mismatch> TakeMismatches() { return std::move(mismatches_); }
 
  private:
@@ -359,8 +360,8 @@ class Planner {
     }
   }
 
-  // Writes the hash of the rules only if this batch leaves them alone: then they have been compared
-  // here. Nobody misses the description, so it is no mismatch.
+  // The hash of the rules is known only if this batch leaves them alone. Nobody misses the
+  // description, so it is no mismatch.
   void PlanAbout() {
     const nft::TableId table = TableId();
     About about = goal_.about;
@@ -388,6 +389,16 @@ class Planner {
   bool leads_to_other_chains_ = false;  // an element that stays leads to a chain that is not wanted
 };
 
+// Writes the hash of the rules, which a repair has just made right. Does nothing if somebody has
+// changed a rule since: `generation` is that of the repair.
+void WriteHash(nft::Socket& socket, About about, std::uint32_t generation) {
+  nft::Batch batch;
+  batch.DeleteElement(TableId(), ElementOf(about));
+  about.rules = HashOfRules(socket);
+  batch.AddElement(TableId(), ElementOf(about));
+  static_cast<void>(socket.Commit(batch, generation));
+}
+
 }  // namespace
 
 std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) {
@@ -404,8 +415,14 @@ std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) 
         Planner planner(socket, goal);
         planner.Run();
         mismatches = planner.TakeMismatches();
-        return mode == Mode::kLook ? socket.Generation() == generation
-                                   : nft::TryCommit(socket, planner.batch(), generation);
+        if (mode == Mode::kLook) {
+          return socket.Generation() == generation;
+        }
+        const bool is_done = nft::TryCommit(socket, planner.batch(), generation);
+        if (is_done && planner.changes_rules()) {
+          WriteHash(socket, goal.about, nft::NextGeneration(generation));
+        }
+        return is_done;
       });
   return mismatches;
 }

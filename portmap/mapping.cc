@@ -1,7 +1,6 @@
 #include "portmap/mapping.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,17 +8,11 @@
 namespace nomad_bridge::portmap {
 namespace {
 
-struct Name {
-  Protocol protocol;
-  std::string_view text;
-};
-constexpr std::array<Name, 3> kNames = {
-    {{Protocol::kTcp, "tcp"}, {Protocol::kUdp, "udp"}, {Protocol::kSctp, "sctp"}}};
-
+// Accepts any letter case.
 Protocol CheckProtocol(const PortMappingSpec& spec) {
   const std::optional<Protocol> protocol =
-      spec.protocol.empty() ? Protocol::kTcp : ParseProtocol(spec.protocol);
-  if (!protocol) {
+      spec.protocol.empty() ? Protocol::kTcp : FindNamed(kProtocolNames, Lower(spec.protocol));
+  if (!protocol || *protocol == Protocol::kIcmp) {
     throw Error(Code::kInvalidConfig,
                 Format("invalid '{}.protocol': '{}'", spec.path, Printable(spec.protocol)),
                 "allowed: tcp, udp, sctp");
@@ -127,21 +120,9 @@ std::optional<DnatEntry> ResolveOne(const PortMapping& port,
 
 }  // namespace
 
-std::string Text(Protocol protocol) {
-  const auto* const found = std::ranges::find(kNames, protocol, &Name::protocol);
-  return found == kNames.end() ? Cat("protocol ", static_cast<int>(protocol))
-                               : std::string(found->text);
-}
-
-std::optional<Protocol> ParseProtocol(std::string_view text) {
-  const auto* const found = std::ranges::find(kNames, Lower(text), &Name::text);
-  return found == kNames.end() ? std::nullopt : std::optional(found->protocol);
-}
-
 std::string DescribeHostPort(const DnatEntry& entry) {
-  const std::string protocol = Text(entry.protocol);
   const std::string address = entry.host_ip ? Cat(Bracketed(*entry.host_ip), ':') : "";
-  return Cat(protocol, ' ', address, entry.host_port);
+  return Cat(Text(entry.protocol), ' ', address, entry.host_port);
 }
 
 std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs) {

@@ -12,15 +12,9 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "base/protocol.h"
 
 namespace nomad_bridge::portmap {
-
-enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17, kSctp = 132 };  // IPPROTO_* numbers
-
-// "tcp", "udp", "sctp".
-[[nodiscard]] std::string Text(Protocol protocol);
-// Accepts any letter case; returns nullopt for anything else.
-[[nodiscard]] std::optional<Protocol> ParseProtocol(std::string_view text);
 
 // One entry of runtimeConfig.portMappings: its types are right, and its ports in range.
 struct PortMappingSpec {

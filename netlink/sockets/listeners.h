@@ -18,12 +18,11 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "base/protocol.h"
 #include "netlink/core/netns.h"
 #include "netlink/core/request_socket.h"
 
 namespace nomad_bridge::sockets {
-
-enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17 };  // IPPROTO_* numbers
 
 struct Listener {
   Protocol protocol = Protocol::kTcp;

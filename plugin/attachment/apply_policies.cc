@@ -144,11 +144,10 @@ std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more) {
   const auto is_refused = [&](const conntrack::Connection& connection) {
     const auto [answer, is_new] = known.try_emplace(connection);
     if (is_new) {
-      const policy::Connection asked{
-          .from = EndOf(connection.from, workloads, of_node),
-          .to = EndOf(connection.to, workloads, of_node),
-          .protocol = static_cast<policy::Ports::Protocol>(connection.protocol),
-          .port = connection.port};
+      const policy::Connection asked{.from = EndOf(connection.from, workloads, of_node),
+                                     .to = EndOf(connection.to, workloads, of_node),
+                                     .protocol = static_cast<Protocol>(connection.protocol),
+                                     .port = connection.port};
       answer->second = !policy::Judge(program, asked).is_allowed;
     }
     return answer->second;

@@ -14,6 +14,7 @@
 #include "plugin/cni/error_list.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/rules/check_ruleset.h"
 #include "plugin/rules/left_over.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
@@ -34,7 +35,7 @@ std::string Describe(const state::Record& record) {
     parts.push_back(Cat(cidr.address));
   }
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    std::string part = Format("{} port {}", portmap::Text(port.protocol), port.host_port);
+    std::string part = Format("{} port {}", Text(port.protocol), port.host_port);
     if (!Contains(parts, part)) {  // one entry per family
       parts.push_back(std::move(part));
     }
@@ -95,6 +96,10 @@ class Collector {
       report_.Try(Mismatch::Area::kLeftOver, "stray rules", [&] {
         rules::CheckLeftOver(
             host_, collection_.valid.value_or(std::set<AttachmentId>()), report_.mismatches);
+      });
+      // A runtime may call nothing else for days.
+      report_.Try(Mismatch::Area::kTable, "the rules", [&] {
+        rules::CheckRuleset(host_, report_.mismatches, nullptr);
       });
     }
   }

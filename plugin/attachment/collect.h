@@ -36,7 +36,8 @@ struct Collection {
   // attachment.
   std::string bridge = {};
   bool leases = true;
-  bool rules = false;  // also elements of our tables that nothing explains
+  // If set, also removes elements of our tables that nothing explains, and repairs the others.
+  bool rules = false;
   // If set, Collect() looks at leases only. Has every attachment with a record, and the data
   // directory that the record names, so that Collect() need not read the records again.
   std::optional<std::map<AttachmentId, std::string>> recorded = {};

@@ -86,8 +86,6 @@ std::vector<std::string> Remove(state::Host& host,
   // Last, and only if nothing failed: the next DEL reads in the record what is left.
   if (failures.empty()) {
     WriteRest(host, record.Without(parts), failures);
-    failures.Try("the directory of the leases",
-                 [&] { EnsureUnusedDirectoryGone(host, record.id.network, record.ipam.data_dir); });
   }
   return failures.list();
 }

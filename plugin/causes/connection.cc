@@ -284,7 +284,7 @@ void Planner::SetService(Connection& connection) {
 }
 
 std::optional<Connection> Planner::FromAllocation(const state::Record& record,
-                                                  portmap::Protocol protocol,
+                                                  Protocol protocol,
                                                   const Ip& destination,
                                                   std::uint16_t port) {
   const std::vector<Ip> own = AddressesOnly(record.ipam.addresses);
@@ -312,7 +312,7 @@ std::optional<Connection> Planner::FromAllocation(const state::Record& record,
 }
 
 std::optional<Connection> Planner::ToAllocation(const state::Record& record,
-                                                portmap::Protocol protocol,
+                                                Protocol protocol,
                                                 std::uint16_t port,
                                                 const Ip& client) {
   const std::vector<Ip> own = AddressesOnly(record.ipam.addresses);

@@ -22,7 +22,7 @@ struct Connection {
 
   Place from = Place::kBeyond;
   Place to = Place::kAllocation;
-  portmap::Protocol protocol = portmap::Protocol::kTcp;
+  Protocol protocol = Protocol::kTcp;
   Ip source;
   // The destination that the client uses: for a published port an address of the node, and the
   // node's port.
@@ -42,7 +42,7 @@ struct Connection {
   [[nodiscard]] Family family() const { return source.family(); }
   [[nodiscard]] bool IsPublished() const { return server != destination; }
   // "tcp"
-  [[nodiscard]] std::string Protocol() const { return std::string(portmap::Text(protocol)); }
+  [[nodiscard]] std::string ProtocolName() const { return std::string(Text(protocol)); }
   // "10.1.2.3"; "clients beyond the node, such as 198.41.0.4"
   [[nodiscard]] std::string ClientText() const;
 };
@@ -64,12 +64,12 @@ class Planner {
   // Plans a connection from the allocation of `record` to `destination`: the node, an allocation,
   // or any machine. Returns nullopt if the allocation has no address of that family.
   [[nodiscard]] std::optional<Connection> FromAllocation(const state::Record& record,
-                                                         portmap::Protocol protocol,
+                                                         Protocol protocol,
                                                          const Ip& destination,
                                                          std::uint16_t port);
   // Plans a connection from `client` to the allocation's own address.
   [[nodiscard]] std::optional<Connection> ToAllocation(const state::Record& record,
-                                                       portmap::Protocol protocol,
+                                                       Protocol protocol,
                                                        std::uint16_t port,
                                                        const Ip& client);
 

@@ -264,7 +264,7 @@ class Explainer {
   Causes AtService() {
     if (connection_.to == Place::kNode) {
       return {Advice(Format("nobody on the node listens on {}/{} of {}",
-                            connection_.Protocol(),
+                            connection_.ProtocolName(),
                             connection_.port,
                             connection_.destination),
                      Format("look who listens: ss -ltnp 'sport = :{}'", connection_.port))};

@@ -136,13 +136,12 @@ std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
 
 // Finds the listener on `number`, a port of the container.
 Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::DnatEntry& port) {
-  Listening listening{.port = port, .where = Cat(portmap::Text(port.protocol), '/', number)};
-  if (port.protocol == portmap::Protocol::kSctp) {
+  Listening listening{.port = port, .where = Cat(Text(port.protocol), '/', number)};
+  if (port.protocol == Protocol::kSctp) {
     listening.is_answered = true;  // SCTP sockets are not listed
     return listening;
   }
-  listening.listeners =
-      sockets::ListenerLists::In(inside.netns).Of(static_cast<sockets::Protocol>(port.protocol));
+  listening.listeners = sockets::ListenerLists::In(inside.netns).Of(port.protocol);
   std::erase_if(listening.listeners,
                 [&](const sockets::Listener& each) { return each.port != number; });
   listening.has_any = !listening.listeners.empty();
@@ -156,9 +155,7 @@ Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::
 }
 
 // Returns the ports on which somebody listens at `address`.
-std::vector<std::uint16_t> PortsAt(Interior& inside,
-                                   sockets::Protocol protocol,
-                                   const Ip& address) {
+std::vector<std::uint16_t> PortsAt(Interior& inside, Protocol protocol, const Ip& address) {
   std::set<std::uint16_t> ports;
   auto lists = sockets::ListenerLists::In(inside.netns);
   for (const sockets::Listener& each : lists.Of(protocol)) {
@@ -185,16 +182,15 @@ std::vector<Listening> FindListeners(Interior& inside) {
 }
 
 std::vector<std::uint16_t> FindOtherPorts(Interior& inside, const portmap::DnatEntry& port) {
-  return port.protocol == portmap::Protocol::kSctp
-             ? std::vector<std::uint16_t>()
-             : PortsAt(inside, static_cast<sockets::Protocol>(port.protocol), port.container_ip);
+  return port.protocol == Protocol::kSctp ? std::vector<std::uint16_t>()
+                                          : PortsAt(inside, port.protocol, port.container_ip);
 }
 
 std::vector<std::uint16_t> FindPortsOf(Interior& inside, Family family) {
   const std::vector<Ip> own = AddressesOnly(inside.record.ipam.addresses);
   const auto address = std::ranges::find(own, family, &Ip::family);
   return address == own.end() ? std::vector<std::uint16_t>()
-                              : PortsAt(inside, sockets::Protocol::kTcp, *address);
+                              : PortsAt(inside, Protocol::kTcp, *address);
 }
 
 std::optional<std::string> FindFrameReaderNote(Interior& inside) {
@@ -333,8 +329,7 @@ Causes FindInService(const state::Record& record, const Listening& listening) {
   for (const sockets::Listener& listener : listening.listeners) {
     const std::optional<sockets::Process> holder = sockets::FindHolder(listener.inode);
     const bool is_stopped = holder && holder->stopped;
-    const bool is_full =
-        listener.protocol == sockets::Protocol::kTcp && listener.waiting > listener.backlog;
+    const bool is_full = listener.protocol == Protocol::kTcp && listener.waiting > listener.backlog;
     if (!is_stopped && !is_full) {
       continue;
     }

@@ -39,14 +39,14 @@ Causes FindInPolicies(state::Host& host, const Connection& connection) {
       policy::Judge(program,
                     {.from = EndOf(connection.from, connection.client_record, connection.source),
                      .to = EndOf(connection.to, connection.server_record, connection.server),
-                     .protocol = static_cast<policy::Ports::Protocol>(connection.protocol),
+                     .protocol = connection.protocol,
                      .port = connection.server_port});
   if (answer.is_allowed) {
     return {};
   }
   return {{.text = Format("policy refuses what {} sends to {}/{}: rule {}",
                           connection.ClientText(),
-                          connection.Protocol(),
+                          connection.ProtocolName(),
                           connection.server_port,
                           answer.By()),
            .fix = FixOf(host, answer.By())}};

@@ -80,7 +80,7 @@ class Run {
     Side side = Side::kNode;  // the side of the last marker
   };
 
-  [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
+  [[nodiscard]] bool IsTcp() const { return connection_.protocol == Protocol::kTcp; }
 
   // Deletes the neighbour entries of the server and of the next hop if they have not answered: the
   // kernel would not ask for them again soon.

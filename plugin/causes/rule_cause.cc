@@ -119,7 +119,7 @@ Match MatchOf(const Connection& connection, const Seen& seen) {
 
 std::string NftMatch(const Connection& connection, const Match& match) {
   const std::string_view ip = connection.family() == Family::kIpv4 ? "ip" : "ip6";
-  const std::string protocol = connection.Protocol();
+  const std::string protocol = connection.ProtocolName();
   std::string text;
   const auto add = [&](std::string_view of, std::string_view key, const auto& value) {
     text += Format("{} {} {} ", of, key, value);
@@ -147,7 +147,7 @@ std::string IptablesMatch(const Connection& connection, const Match& match) {
   if (match.destination) {
     text += Format("-d {} ", *match.destination);
   }
-  text += Format("-p {} ", connection.Protocol());
+  text += Format("-p {} ", connection.ProtocolName());
   if (match.source_port != 0) {
     text += Format("--sport {} ", match.source_port);
   }
@@ -246,7 +246,7 @@ std::optional<std::string> UfwCommand(NodeFacts& facts,
     return std::nullopt;
   }
   return Format("ufw allow proto {} from {} to any port {}",
-                connection.Protocol(),
+                connection.ProtocolName(),
                 connection.source,
                 connection.port);
 }

@@ -125,7 +125,7 @@ class Followed {
   }
 
  private:
-  [[nodiscard]] bool IsTcp() const { return connection_.protocol == portmap::Protocol::kTcp; }
+  [[nodiscard]] bool IsTcp() const { return connection_.protocol == Protocol::kTcp; }
   [[nodiscard]] bool IsDropped() const { return request_.is_dropped || answer_.is_dropped; }
   [[nodiscard]] bool IsFirst(const Sighting& sighting) const {
     return !IsTcp() || (sighting.TcpFlags() & (TH_SYN | TH_ACK)) == TH_SYN;

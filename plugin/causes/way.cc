@@ -116,7 +116,7 @@ class Builder {
   // Adds the stations of the service and its answer. A datagram has none: it is caught before its
   // service.
   void AddAnswers(bool is_answered) {
-    if (connection_.protocol == portmap::Protocol::kTcp) {
+    if (connection_.protocol == Protocol::kTcp) {
       Add(What::kService, "service", is_answered && !trail_.IsRefused());
       Add(What::kAnswer, "answer", IsBack());
     }

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kUnknownText = "?";
 
 Json PortJson(const portmap::DnatEntry& port) {
-  return {{"protocol", portmap::Text(port.protocol)},
+  return {{"protocol", Text(port.protocol)},
           {"hostIp", port.host_ip ? Json(port.host_ip->Text()) : Json()},
           {"hostPort", port.host_port},
           {"containerIp", port.container_ip.Text()},
@@ -92,7 +92,7 @@ std::string ShowPorts(const Attachment& attachment) {
   std::map<std::tuple<std::uint16_t, std::string, std::uint16_t>, std::set<std::string>> protocols;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
     const std::string ip = port.host_ip ? Bracketed(*port.host_ip) : "";
-    protocols[{port.host_port, ip, port.container_port}].emplace(portmap::Text(port.protocol));
+    protocols[{port.host_port, ip, port.container_port}].emplace(Text(port.protocol));
   }
   std::string text;
   for (const auto& [port, names] : protocols) {

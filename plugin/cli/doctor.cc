@@ -20,7 +20,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array<std::string_view, 3> kWords = {"ok", "WARN", "FAIL"};
+constexpr Names<Verdict, 3> kWords = {
+    {{Verdict::kOk, "ok"}, {Verdict::kWarn, "WARN"}, {Verdict::kFail, "FAIL"}}};
 constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad};
 
 constexpr std::array kFlags = {kJsonFlag,
@@ -50,7 +51,7 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
     }
     const auto index = static_cast<std::size_t>(result.verdict);
     text += Format("{}  {}{}\n",
-                   Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
+                   Coloured(Padded(NameOf(kWords, result.verdict), kWordWidth), kColours.at(index)),
                    result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
                    Printable(result.what));
     if (const std::string fix = result.fix.Line(); !fix.empty()) {
@@ -66,7 +67,7 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
 
 Json ResultJson(const CheckResult& result) {
   return {{"check", result.check},
-          {"verdict", Lower(kWords.at(static_cast<std::size_t>(result.verdict)))},
+          {"verdict", Lower(NameOf(kWords, result.verdict))},
           {"what", result.what},
           {"all", result.all},
           {"fix", result.fix.command},

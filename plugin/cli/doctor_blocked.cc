@@ -97,7 +97,7 @@ void ProbePorts(Examination& node) {
   std::size_t answered = 0;
   for (const Attachment* const attachment : node.publishing) {
     for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
-      const auto connection = port.protocol == portmap::Protocol::kSctp
+      const auto connection = port.protocol == Protocol::kSctp
                                   ? std::nullopt
                                   : planner.ToPort(*attachment->record, port, std::nullopt);
       if (!connection) {

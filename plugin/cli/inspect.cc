@@ -57,7 +57,7 @@ std::string ShowPublished(const state::Record& record, const std::vector<std::si
     const std::string any = port.container_ip.is_ipv4() ? "0.0.0.0" : "[::]";
     text += Format("{}{} {}:{} -> {}:{}   {} now\n",
                    Head(i == 0 ? "Published" : ""),
-                   portmap::Text(port.protocol),
+                   Text(port.protocol),
                    port.host_ip ? Bracketed(*port.host_ip) : any,
                    port.host_port,
                    Bracketed(port.container_ip),

@@ -31,8 +31,8 @@ std::optional<Question::Target> TargetOf(const Arguments& arguments, const Inven
   }
   Question::Target target;
   std::string place = *to;
-  for (const portmap::Protocol protocol : {portmap::Protocol::kTcp, portmap::Protocol::kUdp}) {
-    const std::string end = Cat('/', portmap::Text(protocol));
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    const std::string end = Cat('/', Text(protocol));
     if (place.ends_with(end)) {
       target.protocol = protocol;
       place.resize(place.size() - end.size());

@@ -70,9 +70,7 @@ std::vector<Target> TargetsLike(End typed, const std::optional<NodeNow>& node) {
 
 Target TargetOf(const state::Record& record, const portmap::DnatEntry& published) {
   return {{.workload = record.Workload(), .address = published.container_ip},
-          Ports{static_cast<Ports::Protocol>(published.protocol),
-                published.container_port,
-                published.container_port}};
+          Ports{published.protocol, published.container_port, published.container_port}};
 }
 
 std::vector<Target> TargetsNamed(const std::string& word, const std::optional<NodeNow>& node) {
@@ -121,8 +119,7 @@ std::vector<Target> PublishedAt(const End& end, const Ports& ports, const Invent
       continue;
     }
     for (const portmap::DnatEntry& entry : attachment.record->rules.ports) {
-      if (static_cast<Ports::Protocol>(entry.protocol) == ports.protocol &&
-          entry.host_port == ports.first &&
+      if (entry.protocol == ports.protocol && entry.host_port == ports.first &&
           (!entry.host_ip || !end.address || entry.host_ip == end.address)) {
         targets.push_back(TargetOf(*attachment.record, entry));
       }

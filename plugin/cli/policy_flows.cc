@@ -43,9 +43,9 @@ bool HasPort(std::uint8_t protocol) {
 
 std::string PortText(const Flow& flow) {
   if (HasPort(flow.protocol)) {
-    return Text(Ports{static_cast<Ports::Protocol>(flow.protocol), flow.port, flow.port});
+    return Text(Ports{static_cast<Protocol>(flow.protocol), flow.port, flow.port});
   }
-  return flow.protocol == IPPROTO_ICMP ? Text(Ports{Ports::Protocol::kIcmp})
+  return flow.protocol == IPPROTO_ICMP ? Text(Ports{Protocol::kIcmp})
                                        : Cat("protocol ", int{flow.protocol});
 }
 
@@ -130,7 +130,7 @@ void Explain(const policy::Program& program, const Holders& holders, Flow& flow)
   flow.now = Judge(program,
                    {.from = flow.from,
                     .to = flow.to,
-                    .protocol = static_cast<Ports::Protocol>(flow.protocol),
+                    .protocol = static_cast<Protocol>(flow.protocol),
                     .port = flow.port});
   const std::string refused_by = flow.now.is_allowed ? flow.now.WouldBeRefusedBy() : flow.now.By();
   if (!refused_by.empty() && !IsGone(flow.from, holders) && !IsGone(flow.to, holders)) {

@@ -133,7 +133,7 @@ class Graph {
 
   [[nodiscard]] bool Reaches(const std::vector<policy::End>& sources,
                              const std::vector<policy::End>& targets,
-                             Ports::Protocol protocol,
+                             Protocol protocol,
                              std::uint16_t port) const {
     return std::ranges::any_of(sources, [&](const policy::End& from) {
       return std::ranges::any_of(targets, [&](const policy::End& to) {
@@ -146,7 +146,7 @@ class Graph {
   // Returns "all" or "tcp/8080, tcp/9090-9199"; empty if no port is reached.
   [[nodiscard]] std::string ReachedPorts(const std::vector<policy::End>& sources,
                                          const std::vector<policy::End>& targets) const {
-    constexpr auto kNoProtocol = static_cast<Ports::Protocol>(0);  // matches entries without ports
+    constexpr auto kNoProtocol = static_cast<Protocol>(0);  // matches entries without ports
     if (Reaches(sources, targets, kNoProtocol, 0)) {
       return "all";
     }

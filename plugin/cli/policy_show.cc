@@ -47,9 +47,14 @@ std::string PeerText(const policy::Step& step, const std::map<std::string, std::
   return {};
 }
 
-// In the order of Step::Outcome.
-constexpr std::array<std::string_view, 6> kOutcomes =
-    {"counted", "would be refused", "allowed", "allowed", "refused", "dropped"};
+using Outcome = policy::Step::Outcome;
+
+constexpr Names<Outcome, 6> kOutcomes = {{{Outcome::kContinue, "counted"},
+                                          {Outcome::kWouldRefuse, "would be refused"},
+                                          {Outcome::kReturn, "allowed"},
+                                          {Outcome::kGoto, "allowed"},
+                                          {Outcome::kReject, "refused"},
+                                          {Outcome::kDrop, "dropped"}}};
 
 // A step of a chain, for people.
 struct Rule {
@@ -72,7 +77,7 @@ std::vector<Rule> RulesOf(state::Host& host,
       const auto counter = counters.find(step.counter);
       all.push_back({.is_in = chain.name.starts_with("in-"),
                      .name = step.comment,
-                     .outcome = kOutcomes.at(static_cast<std::size_t>(step.outcome)),
+                     .outcome = nomad_bridge::NameOf(kOutcomes, step.outcome),
                      .ports = step.ports ? Text(*step.ports) : "",
                      .peer = PeerText(step, sets),
                      .packets = counter != counters.end() ? std::optional(counter->second.packets)

@@ -39,7 +39,7 @@ std::optional<policy::Ports> ParsePort(const Arguments& arguments) {
     return std::nullopt;
   }
   const std::optional<policy::Ports> ports = policy::FindPorts(*port);
-  return ports && (ports->protocol == policy::Ports::Protocol::kIcmp || ports->first == ports->last)
+  return ports && (ports->protocol == Protocol::kIcmp || ports->first == ports->last)
              ? ports
              : throw UsageError(
                    Format("'{}' is no port; allowed: tcp/8080, udp/53, sctp/5000, icmp", *port));

@@ -139,8 +139,7 @@ class Inspection {
     std::vector<std::optional<Connection>> connections;
     if (!question_.to) {
       for (const std::uint16_t port : causes::FindPortsOf(inside, client_->family())) {
-        connections.push_back(
-            planner_.ToAllocation(record_, portmap::Protocol::kTcp, port, *client_));
+        connections.push_back(planner_.ToAllocation(record_, Protocol::kTcp, port, *client_));
       }
       if (connections.empty()) {
         AddNote("it publishes nothing, and listens on no port of TCP");
@@ -166,7 +165,7 @@ class Inspection {
   // Probes a port without a listener, to see how far the client's packets get. REQUIRES: client_
   void LookForRefusal() {
     const std::optional<Connection> connection =
-        planner_.ToAllocation(record_, portmap::Protocol::kTcp, PortToTry(), *client_);
+        planner_.ToAllocation(record_, Protocol::kTcp, PortToTry(), *client_);
     std::optional<Probed> probed = connection ? ProbeOne(*connection) : std::nullopt;
     if (probed && !probed->diagnosis.way.Passes(causes::Station::What::kContainer)) {
       Add(*std::move(probed));
@@ -181,8 +180,8 @@ class Inspection {
       for (const policy::Entry& entry : policy.allow) {
         for (const policy::Ports& ports : entry.ports) {
           const std::optional<Connection> connection = planner_.ToAllocation(
-              record_, portmap::Protocol::kTcp, std::max(ports.first, std::uint16_t{1}), *client_);
-          if (ports.protocol == policy::Ports::Protocol::kTcp && connection &&
+              record_, Protocol::kTcp, std::max(ports.first, std::uint16_t{1}), *client_);
+          if (ports.protocol == Protocol::kTcp && connection &&
               causes::FindInPolicies(host_, *connection).empty()) {
             return connection->port;
           }
@@ -236,7 +235,7 @@ class Inspection {
       AddNote("nothing was sent, so not all rules and routes on the way were checked");
       return std::nullopt;
     }
-    if (connection.protocol == portmap::Protocol::kSctp) {
+    if (connection.protocol == Protocol::kSctp) {
       AddNote("SCTP is not probed, so its way is not shown");
       return std::nullopt;
     }
@@ -257,7 +256,7 @@ class Inspection {
     const std::string target = question_.to
                                    ? Cat(Bracketed(connection.destination), ':', connection.port)
                                    : Cat(connection.port);
-    return {.title = Cat(connection.Protocol(), ' ', target),
+    return {.title = Cat(connection.ProtocolName(), ' ', target),
             .diagnosis = causes::Diagnose(facts_, connection)};
   }
 

@@ -54,7 +54,7 @@ struct Question {
   // The target that the attachment does not reach. With `client`, an address of the attachment
   // itself, which the client does not reach.
   struct Target {
-    portmap::Protocol protocol = portmap::Protocol::kTcp;
+    Protocol protocol = Protocol::kTcp;
     Ip address;
     std::uint16_t port = 0;
   };

@@ -28,6 +28,7 @@
 
 #include "base/error.h"
 #include "base/ip.h"
+#include "base/names.h"
 
 namespace nomad_bridge::cni {
 
@@ -95,14 +96,14 @@ class JsonView {
     const JsonView member = Find(key);
     return member ? std::optional(static_cast<Number>(member.Integer(0, most))) : std::nullopt;
   }
-  // Returns the result of `parse` for the string, or for `fallback` if there is none. `allowed`
-  // names in the error the strings that `parse` accepts.
-  template <typename Parse>
-  [[nodiscard]] auto FindWord(std::string_view key,
+  // Returns the value that the string names, or `fallback` if there is none. `allowed` tells the
+  // names in the error.
+  template <typename Enum, std::size_t kCount>
+  [[nodiscard]] Enum FindWord(std::string_view key,
                               const std::string& fallback,
-                              Parse parse,
+                              const Names<Enum, kCount>& names,
                               std::string_view allowed) const {
-    const auto value = parse(FindString(key).value_or(fallback));
+    const std::optional<Enum> value = FindNamed(names, FindString(key).value_or(fallback));
     return value ? *value : throw Find(key).Wrong(allowed);
   }
   // Returns the elements of an array; none if the array is missing.

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <array>
 
-#include "base/list.h"
+#include "base/names.h"
 
 namespace nomad_bridge::cni {
 namespace {
 
-// In the order of Part.
-constexpr std::array<std::string_view, 6> kTexts =
-    {"loopback", "address", "link", "masquerade", "forward", "ports"};
+constexpr Names<Part, 6> kNames = {{{Part::kLoopback, "loopback"},
+                                    {Part::kAddress, "address"},
+                                    {Part::kLink, "link"},
+                                    {Part::kMasquerade, "masquerade"},
+                                    {Part::kForward, "forward"},
+                                    {Part::kPorts, "ports"}}};
 
 const std::vector<PluginType>& Table() {
   using enum Part;
@@ -50,11 +53,11 @@ const std::vector<PluginType>& Table() {
 }  // namespace
 
 std::string_view Text(Part part) {
-  return kTexts.at(static_cast<std::size_t>(part));
+  return NameOf(kNames, part);
 }
 
 std::optional<Part> ParsePart(std::string_view text) {
-  return FindNamed<Part>(kTexts, text);
+  return FindNamed(kNames, text);
 }
 
 bool PluginType::ProvidesRules() const {

@@ -20,9 +20,12 @@ constexpr std::string_view kPlainNameRule =
 constexpr std::size_t kMaxIfnameBytes = 15;           // the kernel's IFNAMSIZ without the NUL
 constexpr std::string_view kOldestVersion = "0.1.0";  // for a config that names none
 
-// In the order of Verb.
-constexpr std::array<std::string_view, 6> kVerbs =
-    {"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"};
+constexpr Names<Verb, 6> kVerbs = {{{Verb::kAdd, "ADD"},
+                                    {Verb::kDel, "DEL"},
+                                    {Verb::kCheck, "CHECK"},
+                                    {Verb::kGc, "GC"},
+                                    {Verb::kStatus, "STATUS"},
+                                    {Verb::kVersion, "VERSION"}}};
 
 std::string GetText(const Environment& environment, const char* name) {
   const char* const value = environment(name);
@@ -150,7 +153,7 @@ void ReadNetwork(Request& request, std::string_view command, std::string& reply_
   }
   request.id.network = DecodeName(config);
   // Only now: the Go plugins check the verb after they have read the config.
-  if (!FindNamed<Verb>(kVerbs, command)) {
+  if (!FindNamed(kVerbs, command)) {
     throw Error(Code::kInvalidEnvironment, Cat("unknown CNI_COMMAND: ", Excerpt(command)));
   }
   request.cni_version = DecodeString(config, "cniVersion");
@@ -176,7 +179,7 @@ std::set<AttachmentId> ParseAttachments(const std::string& network,
 }  // namespace
 
 std::string_view Text(Verb verb) {
-  return kVerbs.at(static_cast<std::size_t>(verb));
+  return NameOf(kVerbs, verb);
 }
 
 Request ReadRequest(const Environment& environment, int stdin_fd, std::string& reply_version) {
@@ -184,7 +187,7 @@ Request ReadRequest(const Environment& environment, int stdin_fd, std::string& r
   if (command.empty()) {
     throw Error(Code::kInvalidEnvironment, "required env variables [CNI_COMMAND] missing");
   }
-  const std::optional<Verb> verb = FindNamed<Verb>(kVerbs, command);
+  const std::optional<Verb> verb = FindNamed(kVerbs, command);
   // An unknown verb passes like a verb that needs no identity, until ReadNetwork refuses it.
   Request request{.verb = verb.value_or(Verb::kVersion)};
   // A runtime that sends VERSION may have no network yet, and stdin may be closed or have anything.

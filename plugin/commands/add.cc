@@ -167,7 +167,8 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   result.interfaces = InterfacesOf(links, veth, request.netns_path);
   const state::Record made = record.Finished();
-  Answer(host, std::move(session.own), made, type.parts, [&] {
+  const auto remove = [&] { attachment::UndoParts(host, made, type.parts); };
+  Answer(host, std::move(session.own), made, remove, [&] {
     cni::Print(config.prev_result ? cni::Append(result, *config.prev_result) : result,
                request.cni_version,
                out);

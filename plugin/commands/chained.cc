@@ -62,14 +62,21 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   const state::Record record = RecordFromPrevResult(session, earlier);
   const auto print = [&] { cni::PrintPrevResult(request, out); };
   if (!record.HasAny(type.parts)) {
-    return Answer(host, std::move(session.own), record, {}, print);
+    return Answer(
+        host, std::move(session.own), record, [] {}, print);
   }
+  const auto remove_rules = [&] {
+    attachment::UndoParts(host, record, type.parts);
+    if (earlier) {
+      host.records.Write(*earlier);  // as it was: without the settings of these parts
+    }
+  };
   Undo undo;
-  undo.Then("remove the rules", [&] { attachment::UndoParts(host, record, type.parts); });
+  undo.Then("remove the rules", remove_rules);
   host.records.Write(record);
   attachment::Publish(host, record);
   undo.Keep();
-  Answer(host, std::move(session.own), record.Finished(), type.parts, print);
+  Answer(host, std::move(session.own), record.Finished(), remove_rules, print);
 }
 
 // Behind a link of ours, this changes nothing: the DEL of `bridge`, which comes next in the list,

@@ -1,4 +1,5 @@
 #include "base/text.h"
+#include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/attachment/unrecorded.h"
 #include "plugin/commands/commands.h"
@@ -51,6 +52,7 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
           host, {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)});
     });
   }
+  const std::string data_dir = del.record ? del.record->ipam.data_dir : lenient.data_dir;
   if (!del.record || !del.record->Has(cni::Part::kLink)) {
     const state::Record found = FindUnrecorded(del, request, lenient.data_dir, delegated);
     del.failures.Add(attachment::Remove(host, found, found.AllParts()));
@@ -60,6 +62,9 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
       });
     }
   }
+  del.failures.Try("the directory of the leases", [&] {
+    attachment::EnsureUnusedDirectoryGone(host, request.id.network, data_dir);
+  });
   del.failures.ThrowIfAny(Format("container '{}' still has parts of its network '{}'",
                                  request.id.container_id,
                                  request.id.network));

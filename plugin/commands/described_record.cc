@@ -110,7 +110,7 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
     const bool reachable = IsReachable(port, addresses);
     if (!reachable) {
       LogLine("not publishing {} port {}: the container has no {} address",
-              portmap::Text(port.protocol),
+              Text(port.protocol),
               port.host_port,
               *port.only == Family::kIpv4 ? "IPv4" : "IPv6");
     }

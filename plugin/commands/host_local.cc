@@ -28,7 +28,8 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const state::Record made = acquired.record.Finished();
   host.records.Write(made);
   undo.Keep();
-  Answer(host, std::move(own), made, type.parts, [&] {
+  const auto remove = [&] { attachment::UndoParts(host, made, type.parts); };
+  Answer(host, std::move(own), made, remove, [&] {
     cni::Print(acquired.result, request.cni_version, out);
   });
 }
@@ -38,16 +39,21 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   if (del.record) {
     del.failures.Add(attachment::Remove(del.host, *del.record, del.record->AllParts()));
   }
+  const bool is_recorded = del.record && del.record->Has(cni::Part::kAddress);
+  const std::string data_dir =
+      is_recorded ? del.record->ipam.data_dir
+                  : config::ParseLenient({*request.config, ""}, type.defaults).data_dir;
   // This opens every lease, so it runs only for leases of the reference host-local, which has no
   // records.
-  if (!del.record || !del.record->Has(cni::Part::kAddress)) {
-    const config::LenientConfig lenient =
-        config::ParseLenient({*request.config, ""}, type.defaults);
+  if (!is_recorded) {
     del.failures.Try("the leases", [&] {
       attachment::ReleaseLeases(
-          request.id, lenient.data_dir, attachment::FindLeasesOf(request.id, lenient.data_dir));
+          request.id, data_dir, attachment::FindLeasesOf(request.id, data_dir));
     });
   }
+  del.failures.Try("the directory of the leases", [&] {
+    attachment::EnsureUnusedDirectoryGone(del.host, request.id.network, data_dir);
+  });
   del.failures.ThrowIfAny(
       Format("container '{}' still has leased addresses", request.id.container_id));
 }

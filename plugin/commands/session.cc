@@ -121,18 +121,18 @@ void RemoveEarlier(state::Host& host,
 void Answer(state::Host& host,
             FileLock own,
             const state::Record& made,
-            const cni::Parts& parts,
+            const std::function<void()>& undo,
             const std::function<void()>& print) {
   { const FileLock released = std::move(own); }
-  Undo undo;
-  undo.Then("remove what was made", [&] {
+  Undo steps;
+  steps.Then("remove what was made", [&] {
     const FileLock again = host.records.Lock(made.id);
     if (host.records.IsAsWritten(made)) {
-      attachment::UndoParts(host, made, parts);
+      undo();
     }
   });
   print();
-  undo.Keep();
+  steps.Keep();
 }
 
 std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {

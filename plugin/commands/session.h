@@ -66,12 +66,12 @@ void RemoveEarlier(state::Host& host,
                    Undo& undo);
 
 // Prints ADD's answer. Releases `own`, the attachment's lock, before that, because the reader of
-// stdout may not read. If printing fails, removes `parts` of `made` again, unless another command
-// has changed the record in between.
+// stdout may not read. If printing fails, calls `undo`, unless another command has changed the
+// record `made` in between.
 void Answer(state::Host& host,
             FileLock own,
             const state::Record& made,
-            const cni::Parts& parts,
+            const std::function<void()>& undo,
             const std::function<void()>& print);
 
 // Returns the mismatches on the host's side that CHECK cannot repair, or must not repair because of

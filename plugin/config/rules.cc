@@ -113,9 +113,9 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     rules.firewalld_zone = config.FindString("firewalldZone").value_or(rules.firewalld_zone);
     rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
     rules.ingress = config.FindWord(
-        "ingressPolicy", "open", firewall::ParseIngress, "'open', 'same-bridge' or 'isolated'");
+        "ingressPolicy", "open", firewall::kIngressNames, "'open', 'same-bridge' or 'isolated'");
     rules.inbound = config.FindWord(
-        "inbound", type.defaults.inbound, firewall::ParseInbound, "'published' or 'any'");
+        "inbound", type.defaults.inbound, firewall::kInboundNames, "'published' or 'any'");
     if (const auto bit = config.FindInteger<int>("acceptMarkBit", kMaxMarkBit)) {
       rules.forward_hook.accept_mark_bit = *bit;
     }

@@ -108,11 +108,12 @@ void RemoveLegacyAccept(Family family, int mark_bit) {
   }
 }
 
-// Returns a number that changes when firewalld makes its rules again, as a reload does; nullopt if
-// it has none. Its backends are nf_tables and iptables.
+// Returns a number that changes when firewalld changes its rules; nullopt if it has none. Its
+// backends are nf_tables and iptables. With the latter, only a reload shows.
 std::optional<std::uint64_t> FindFirewalld(state::Host& host) {
-  if (const auto table = host.nft.FindTable({nft::TableFamily::kInet, "firewalld"})) {
-    return table->handle;
+  const nft::TableId table{nft::TableFamily::kInet, "firewalld"};
+  if (host.nft.FindTable(table)) {
+    return host.nft.HashOfRules(table);
   }
   const auto chain = host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct");
   return chain ? std::optional(chain->handle) : std::nullopt;
@@ -214,7 +215,7 @@ void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
   });
   // If a tool failed, the next command asks it again.
   if (has_opened && mismatches.is_repairing()) {
-    Try([&] { RememberOpened(StateOf(host, firewalld), link); });
+    Try([&] { RememberOpened(StateOf(host, FindFirewalld(host)), link); });
   }
 }
 

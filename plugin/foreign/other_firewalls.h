@@ -7,8 +7,7 @@
 //   any other         nothing: only its owner can change it (firewall/foreign_drops.h finds it)
 //
 // Costs    Two requests where none of these firewalls is in use. Else a tool is started once per
-//          bridge, and again after firewalld was reloaded, or somebody has changed a table "filter"
-//          of iptables-legacy.
+//          bridge, and again after firewalld, or a table "filter" of iptables-legacy, was changed.
 // Shapes   /run/nomad-bridge/.opened   a line that names the boot and these firewalls as they were
 //                                      asked last, then the links that they let pass, a line each.
 //                                      Void as soon as the first line is another one

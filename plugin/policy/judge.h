@@ -21,7 +21,7 @@ struct End {
 struct Connection {
   End from;
   End to;
-  Ports::Protocol protocol = Ports::Protocol::kTcp;
+  Protocol protocol = Protocol::kTcp;
   std::uint16_t port = 0;  // of `to` itself; no meaning for ICMP
 };
 

@@ -85,7 +85,7 @@ class Parser {
 
   void AddAddresses(const Node& addresses) {
     for (const Node& key : addresses.Keys()) {
-      if (!IsName(key.text) || Contains(kPeerWords, key.text)) {
+      if (!IsName(key.text) || FindNamed(kPeerWords, key.text)) {
         throw key.Wrong(Cat(kAllowedNames, "; none of same-namespace, outside, node and any"));
       }
       RequireNew(lists_, key);
@@ -209,7 +209,7 @@ class Parser {
         R"({"namespace": ...}, same-namespace, outside, node, any, an address, a prefix, a name in )"
         "'addresses'";
     const std::string& text = node.String(kAllowed);
-    if (const std::optional<Peer::Kind> kind = FindNamed<Peer::Kind>(kPeerWords, text)) {
+    if (const std::optional<Peer::Kind> kind = FindNamed(kPeerWords, text)) {
       return {.kind = *kind};
     }
     if (const std::optional<Cidr> prefix = FindPrefix(text)) {
@@ -217,7 +217,10 @@ class Parser {
       return {.kind = Peer::Kind::kAddresses, .addresses = prefix->Text()};
     }
     if (!lists_.contains(text)) {
-      std::vector<std::string_view> known(kPeerWords.begin(), kPeerWords.end());
+      std::vector<std::string_view> known;
+      for (const auto& each : kPeerWords) {
+        known.push_back(each.second);
+      }
       for (const auto& list : lists_) {
         known.push_back(list.first);
       }

@@ -9,12 +9,6 @@
 namespace nomad_bridge::policy {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Ports::Protocol>, 4> kProtocols = {
-    {{"icmp", Ports::Protocol::kIcmp},
-     {"tcp", Ports::Protocol::kTcp},
-     {"udp", Ports::Protocol::kUdp},
-     {"sctp", Ports::Protocol::kSctp}}};
-
 // Backtracks to the last '*' only: backtracking to an earlier one could not match more.
 bool MatchesGlob(std::string_view glob, std::string_view text) {
   std::size_t at = 0;
@@ -59,12 +53,11 @@ std::string Text(const Selector& selector) {
 
 std::optional<Ports> FindPorts(std::string_view text) {
   const std::size_t slash = text.find('/');
-  const auto* const protocol = std::ranges::find(
-      kProtocols, text.substr(0, slash), [](const auto& each) { return each.first; });
-  if (protocol == kProtocols.end()) {
+  const std::optional<Protocol> protocol = FindNamed(kProtocolNames, text.substr(0, slash));
+  if (!protocol) {
     return std::nullopt;
   }
-  Ports ports{.protocol = protocol->second};
+  Ports ports{.protocol = *protocol};
   if (slash == text.npos) {
     return ports;
   }
@@ -72,8 +65,7 @@ std::optional<Ports> FindPorts(std::string_view text) {
   const std::size_t dash = range.find('-');
   const auto first = FindNumber<std::uint16_t>(range.substr(0, dash));
   const auto last = dash == range.npos ? first : FindNumber<std::uint16_t>(range.substr(dash + 1));
-  if (!first || !last || *first == 0 || *first > *last ||
-      ports.protocol == Ports::Protocol::kIcmp) {
+  if (!first || !last || *first == 0 || *first > *last || ports.protocol == Protocol::kIcmp) {
     return std::nullopt;
   }
   ports.first = *first;
@@ -82,11 +74,8 @@ std::optional<Ports> FindPorts(std::string_view text) {
 }
 
 std::string Text(const Ports& ports) {
-  const std::string_view protocol =
-      std::ranges::find(kProtocols, ports.protocol, [](const auto& each) {
-        return each.second;
-      })->first;
-  if (ports.protocol == Ports::Protocol::kIcmp || ports.AreAll()) {
+  const std::string_view protocol = Text(ports.protocol);
+  if (ports.protocol == Protocol::kIcmp || ports.AreAll()) {
     return std::string(protocol);
   }
   return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));

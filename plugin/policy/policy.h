@@ -23,6 +23,8 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "base/names.h"
+#include "base/protocol.h"
 #include "plugin/cni/labels.h"
 
 namespace nomad_bridge::policy {
@@ -58,14 +60,15 @@ struct Peer {
 
   auto operator<=>(const Peer&) const = default;
 };
-// The words for the first kinds, in their order.
-constexpr std::array<std::string_view, 4> kPeerWords = {"same-namespace", "outside", "node", "any"};
+// The words for kinds that need no more.
+inline constexpr Names<Peer::Kind, 4> kPeerWords = {{{Peer::Kind::kSameNamespace, "same-namespace"},
+                                                     {Peer::Kind::kOutside, "outside"},
+                                                     {Peer::Kind::kNode, "node"},
+                                                     {Peer::Kind::kAny, "any"}}};
 
 // A protocol and its ports: "tcp/8080", "tcp/9090-9199", "udp" with all ports; "icmp" is ICMP and
 // ICMPv6, without ports.
 struct Ports {
-  enum class Protocol : std::uint8_t { kIcmp = 1, kTcp = 6, kUdp = 17, kSctp = 132 };
-
   Protocol protocol = Protocol::kTcp;
   std::uint16_t first = 0;
   std::uint16_t last = 65535;

@@ -53,9 +53,8 @@ std::string InWords(const Peer& peer) {
   if (peer.kind == Peer::Kind::kSelector) {
     return Text(peer.selector);
   }
-  return peer.kind == Peer::Kind::kAddresses
-             ? peer.addresses
-             : std::string(kPeerWords.at(static_cast<std::size_t>(peer.kind)));
+  return peer.kind == Peer::Kind::kAddresses ? peer.addresses
+                                             : std::string(NameOf(kPeerWords, peer.kind));
 }
 
 // Returns "allow from same-namespace, office ports tcp/8080".

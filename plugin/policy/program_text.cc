@@ -63,9 +63,8 @@ std::string PeerText(const Peer& peer) {
   if (peer.kind == Peer::Kind::kSelector) {
     return Cat('=', SelectorText(peer.selector, kPart));
   }
-  return peer.kind == Peer::Kind::kAddresses
-             ? Cat('@', peer.addresses)
-             : std::string(kPeerWords.at(static_cast<std::size_t>(peer.kind)));
+  return peer.kind == Peer::Kind::kAddresses ? Cat('@', peer.addresses)
+                                             : std::string(NameOf(kPeerWords, peer.kind));
 }
 
 Peer ReadPeer(std::string_view text) {
@@ -76,7 +75,7 @@ Peer ReadPeer(std::string_view text) {
   if (text.starts_with('@')) {
     return {.kind = Peer::Kind::kAddresses, .addresses = std::string(rest)};
   }
-  const std::optional<Peer::Kind> kind = FindNamed<Peer::Kind>(kPeerWords, text);
+  const std::optional<Peer::Kind> kind = FindNamed(kPeerWords, text);
   return kind ? Peer{.kind = *kind} : throw Damaged("a peer is of no known kind");
 }
 

@@ -68,7 +68,7 @@ class StepRules {
   using PeerIs = policy::Step::PeerIs;
 
   [[nodiscard]] bool IsIcmp() const {
-    return step_.ports && step_.ports->protocol == policy::Ports::Protocol::kIcmp;
+    return step_.ports && step_.ports->protocol == Protocol::kIcmp;
   }
   [[nodiscard]] bool HasFamily() const {
     return IsIcmp() || (step_.peer != PeerIs::kAnyone && step_.peer != PeerIs::kNode);

@@ -54,10 +54,10 @@ bool IsShadowedBy(const sockets::Listener& listener, const portmap::DnatEntry& p
 
 std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record& record) {
   std::vector<std::string> found;
-  std::set<std::pair<portmap::Protocol, std::uint16_t>> named;
+  std::set<std::pair<Protocol, std::uint16_t>> named;
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    const auto protocol = static_cast<sockets::Protocol>(port.protocol);
-    if (port.protocol == portmap::Protocol::kSctp) {
+    const auto protocol = port.protocol;
+    if (port.protocol == Protocol::kSctp) {
       continue;  // SCTP sockets are not listed
     }
     // One line per protocol and port, even if it is published on several addresses.

@@ -21,7 +21,7 @@ class FlowList {
   // Adds the flows to each UDP port of `record`, on the node's addresses where it is published.
   void AddTowards(const state::Record& record, Which which) {
     for (const portmap::DnatEntry& port : record.rules.ports) {
-      if (port.protocol == portmap::Protocol::kUdp) {
+      if (port.protocol == Protocol::kUdp) {
         AddTowards(port, which);
       }
     }
@@ -70,7 +70,7 @@ class FlowList {
     }
   }
   [[nodiscard]] bool HasListener(std::uint16_t port) {
-    const std::vector<sockets::Listener>& all = host_.Listeners(sockets::Protocol::kUdp);
+    const std::vector<sockets::Listener>& all = host_.Listeners(Protocol::kUdp);
     return std::ranges::find(all, port, &sockets::Listener::port) != all.end();
   }
   // Lists the addresses once, when they are first needed.

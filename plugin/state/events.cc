@@ -84,8 +84,8 @@ EventCounts RefusedAdds() {
 
 EventCounts Repairs() {
   EventCounts counts;
-  for (const std::string_view area : kAreaNames) {
-    counts.emplace_back(area, CountOf(kRepaired, area));
+  for (const auto& each : kAreaNames) {
+    counts.emplace_back(each.second, CountOf(kRepaired, each.second));
   }
   return counts;
 }

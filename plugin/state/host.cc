@@ -41,7 +41,7 @@ std::array<int, 2> Host::NetfilterSockets() {
   return {nft.fd(), conntrack->fd()};
 }
 
-const std::vector<sockets::Listener>& Host::Listeners(sockets::Protocol protocol) {
+const std::vector<sockets::Listener>& Host::Listeners(Protocol protocol) {
   return (listeners ? *listeners : listeners.emplace(sockets::ListenerLists::In(netns)))
       .Of(protocol);
 }

@@ -45,7 +45,7 @@ struct Host {
   [[nodiscard]] std::array<int, 2> NetfilterSockets();
 
   // Returns the node's listening sockets, as they were at the first call.
-  [[nodiscard]] const std::vector<sockets::Listener>& Listeners(sockets::Protocol protocol);
+  [[nodiscard]] const std::vector<sockets::Listener>& Listeners(Protocol protocol);
 
   // Returns a path to the network namespace with this inode, if a process or a mount held the
   // namespace at the first call.

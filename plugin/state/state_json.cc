@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -42,6 +43,42 @@ struct adl_serializer<std::optional<Value>> {
   }
 };
 
+// Converts an enumerator to its name in `kNames`.
+template <const auto& kNames>
+struct Named {
+  using Enum = typename std::remove_cvref_t<decltype(kNames)>::value_type::first_type;
+
+  static void to_json(json& to, const Enum& from) { to = nomad_bridge::NameOf(kNames, from); }
+  static void from_json(const json& from, Enum& to) {
+    const auto& name = from.get_ref<const std::string&>();
+    const std::optional<Enum> found = nomad_bridge::FindNamed(kNames, name);
+    to = found ? *found : throw std::invalid_argument(nomad_bridge::Format("unknown '{}'", name));
+  }
+};
+
+template <>
+struct adl_serializer<nomad_bridge::Protocol> : Named<nomad_bridge::kProtocolNames> {};
+template <>
+struct adl_serializer<nomad_bridge::firewall::Inbound>
+    : Named<nomad_bridge::firewall::kInboundNames> {};
+template <>
+struct adl_serializer<nomad_bridge::firewall::Ingress>
+    : Named<nomad_bridge::firewall::kIngressNames> {};
+
+inline constexpr nomad_bridge::Names<nomad_bridge::config::ForceAddress, 3> kForceAddressNames = {
+    {{nomad_bridge::config::ForceAddress::kNo, "no"},
+     {nomad_bridge::config::ForceAddress::kOnOwnBridge, "on_own_bridge"},
+     {nomad_bridge::config::ForceAddress::kYes, "yes"}}};
+template <>
+struct adl_serializer<nomad_bridge::config::ForceAddress> : Named<kForceAddressNames> {};
+
+inline constexpr nomad_bridge::Names<nomad_bridge::state::Phase, 3> kPhaseNames = {
+    {{nomad_bridge::state::Phase::kMaking, "making"},
+     {nomad_bridge::state::Phase::kLive, "live"},
+     {nomad_bridge::state::Phase::kLeaving, "leaving"}}};
+template <>
+struct adl_serializer<nomad_bridge::state::Phase> : Named<kPhaseNames> {};
+
 }  // namespace nlohmann
 
 namespace nomad_bridge {
@@ -59,10 +96,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Range, subnet, first, last, gate
 }
 
 namespace portmap {
-NLOHMANN_JSON_SERIALIZE_ENUM(Protocol,
-                             {{Protocol::kTcp, "tcp"},
-                              {Protocol::kUdp, "udp"},
-                              {Protocol::kSctp, "sctp"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DnatEntry,
                                                 protocol,
                                                 host_ip,
@@ -72,11 +105,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DnatEntry,
 }  // namespace portmap
 
 namespace firewall {
-NLOHMANN_JSON_SERIALIZE_ENUM(Inbound, {{Inbound::kAny, "any"}, {Inbound::kPublished, "published"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Ingress,
-                             {{Ingress::kOpen, "open"},
-                              {Ingress::kSameBridge, "same-bridge"},
-                              {Ingress::kIsolated, "isolated"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ForwardHook, admin_chain, accept_mark_bit, ipv6)
 }  // namespace firewall
 
@@ -86,10 +114,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DelegatedIpam, type, cni_path, a
 }  // namespace cni
 
 namespace config {
-NLOHMANN_JSON_SERIALIZE_ENUM(ForceAddress,
-                             {{ForceAddress::kNo, "no"},
-                              {ForceAddress::kOnOwnBridge, "on_own_bridge"},
-                              {ForceAddress::kYes, "yes"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PortSpec,
                                                 hairpin,
                                                 isolated,
@@ -98,14 +122,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PortSpec,
                                                 vlans)
 }  // namespace config
 
-namespace state {
-
-NLOHMANN_JSON_SERIALIZE_ENUM(Phase,
-                             {{Phase::kMaking, "making"},
-                              {Phase::kLive, "live"},
-                              {Phase::kLeaving, "leaving"}})
-
-}  // namespace state
 }  // namespace nomad_bridge
 
 // Converts the map to a JSON object. nlohmann does so by itself only for maps with string keys.
@@ -192,8 +208,7 @@ void RequireWholeNumbers(const json& value) {
 }
 
 // Throws if `known`, which is what `document` was read as, differs from it in other things than
-// unknown keys: nlohmann reads a port of 70000 as 4464, and an unknown word as the first
-// enumerator. Returns whether there are unknown keys.
+// unknown keys: nlohmann reads a port of 70000 as 4464. Returns whether there are unknown keys.
 bool HasUnknownKeys(const json& document, const json& known) {
   bool has_unknown_keys = false;
   for (const json& change : json::diff(document, known)) {
@@ -237,6 +252,11 @@ StoredRecord ParseRecord(std::string_view text) {
   if (record.id.network.empty() || record.id.container_id.empty() || record.id.ifname.empty() ||
       origin.boot_id.empty() || origin.netns == netlink::NetnsId{}) {
     throw std::invalid_argument("it has no identity");
+  }
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    if (port.protocol == Protocol::kIcmp) {
+      throw std::invalid_argument("a port of ICMP is none");
+    }
   }
   if (const auto& vlans = record.link.port.vlans) {
     for (const VlanRange& range : vlans->tagged) {

@@ -34,7 +34,7 @@ state::Record RecordOf(const test::Attached& attached, int number) {
   record.rules.ip_masq = true;
   record.rules.snat = true;
   record.rules.inbound = firewall::Inbound::kPublished;
-  for (const portmap::Protocol protocol : {portmap::Protocol::kTcp, portmap::Protocol::kUdp}) {
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
     record.rules.ports.push_back(
         {.protocol = protocol,
          .host_port = attached.port_mappings.at(0).at("HostPort").get<std::uint16_t>(),

@@ -34,7 +34,7 @@ class WholeTable : public RulesetWorld {
         object.erase("handle");
       }
     }
-    return list;
+    return json::parse(WithoutHash(list.dump()));
   }
 };
 

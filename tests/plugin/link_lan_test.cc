@@ -152,10 +152,10 @@ TEST_F(LanBridge, IsRemovedFromOurSetsIfNoRecordNamesIt) {
   for (const char* const set : {"bridges", "gateways"}) {
     host().Must(Words(Cat("nft add element inet nomad-bridge ", set, " { lan, br-other }")));
   }
-  EXPECT_THAT(RunLine("reconcile -dry-run").out,
+  EXPECT_THAT(RunLine("gc -dry-run").out,
               AllOf(HasSubstr("lan in gateways has no owner"),
                     HasSubstr("br-other in gateways has no owner")));
-  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_EQ(RunLine("gc").exit_code, 0);
   EXPECT_EQ(ListTable(), before);
 }
 

@@ -219,7 +219,7 @@ TEST_F(ListOfReferenceNames, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   attached.port_mappings = {Port(9090, 80, "tcp")};
   attached = MustAdd(network, attached);
 
-  EXPECT_THAT(attached.result.dump(), HasSubstr("172.26.64.4/20")) << "the same address";
+  EXPECT_THAT(attached.result.dump(), HasSubstr("172.26.64.3/20")) << "the same address";
   ExpectPage(9090);
   MustDelFrom(network, attached);
   container().Must({"ip", "link", "set", "lo", "up"});

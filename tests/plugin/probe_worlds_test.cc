@@ -304,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(
          "route"},
         {"EverythingFlushed",
          "nft flush ruleset",
-         "the forwarding rules in table ip filter are missing",
+         "table inet nomad-bridge is missing",
          kTcp,
          "route"},
         {"RulesInIptables",

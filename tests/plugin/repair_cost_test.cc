@@ -215,6 +215,7 @@ TEST_F(Cost, FirstAddOfAKindCostsTheSameBesideManyKinds) {
 TEST_F(Cost, GcCostGrowsWithTheReleasedLeases) {
   WarmUp();
   const auto calls = [&](int leases) {
+    EnsureDirectory(kLeases);
     for (int n = 1; n <= leases; ++n) {
       std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
     }
@@ -232,6 +233,7 @@ TEST_F(Cost, GcCostGrowsWithTheReleasedLeases) {
 TEST_F(Cost, GcCostIsNotQuadraticInTheKeptLeases) {
   const auto cpu_seconds_of_gc = [&](int leases) {
     std::vector<std::string> listed;
+    EnsureDirectory(kLeases);
     for (int n = 0; n < leases; ++n) {
       listed.push_back(Cat("stays-", n));
       std::ofstream(Cat(kLeases, "/172.26.", 65 + n / 250, '.', n % 250))
@@ -254,6 +256,7 @@ TEST_F(Cost, GcCostIsNotQuadraticInTheKeptLeases) {
 // ADDs wait for it.
 TEST_F(Cost, GcReadsNothingButLeasesUnderTheirLock) {
   WarmUp();
+  EnsureDirectory(kLeases);
   for (int n = 1; n < 10; ++n) {
     std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
   }
@@ -286,6 +289,7 @@ class GcCost : public Cost, public ::testing::WithParamInterface<Looked> {};
 TEST_P(GcCost, GrowsOnlyWithTheLeases) {
   WarmUp();
   const auto calls = [&](int leases) {
+    EnsureDirectory(kLeases);
     for (int n = 1; n <= leases; ++n) {
       std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
     }

@@ -10,7 +10,7 @@ TEST(RulesConfig, ReadsPortsAsGoCniSendsThem) {
   ASSERT_THAT(config.rules.ports, SizeIs(2));
   EXPECT_EQ(config.rules.ports[0].host_port, 8080);
   EXPECT_EQ(config.rules.ports[0].container_port, 80);
-  EXPECT_EQ(config.rules.ports[1].protocol, portmap::Protocol::kUdp);
+  EXPECT_EQ(config.rules.ports[1].protocol, Protocol::kUdp);
   EXPECT_EQ(config.rules.ports[1].host_ip, Ip::Parse("192.0.2.7"));
 }
 

@@ -48,9 +48,9 @@ TEST_F(PolicyFiles, HoldAddressesAndPolicies) {
                   Peer{.kind = Peer::Kind::kAny}));
   EXPECT_THAT(api.allow[0].ports,
               ElementsAre(Ports{.first = 8080, .last = 8080},
-                          Ports{.protocol = Ports::Protocol::kUdp, .first = 9090, .last = 9199},
-                          Ports{.protocol = Ports::Protocol::kSctp},
-                          Ports{.protocol = Ports::Protocol::kIcmp}));
+                          Ports{.protocol = Protocol::kUdp, .first = 9090, .last = 9199},
+                          Ports{.protocol = Protocol::kSctp},
+                          Ports{.protocol = Protocol::kIcmp}));
   const Policy& out = read.policies[1];
   EXPECT_EQ(out.direction, Direction::kFrom);
   EXPECT_FALSE(out.is_closed);

@@ -83,7 +83,7 @@ class Naive {
 
   [[nodiscard]] bool IsOf(const Ports& ports) const {
     return ports.protocol == connection_.protocol &&
-           (ports.protocol == Ports::Protocol::kIcmp ||
+           (ports.protocol == Protocol::kIcmp ||
             (connection_.port >= ports.first && connection_.port <= ports.last));
   }
 
@@ -194,12 +194,8 @@ class Dice {
             .job = Word({"api", "lb", "etl/periodic-17", "lb/dispatch-1-f", ""}),
             .group = Word({"web", "db", ""})};
   }
-  Ports::Protocol AnyProtocol() {
-    return Any({Ports::Protocol::kTcp,
-                Ports::Protocol::kTcp,
-                Ports::Protocol::kUdp,
-                Ports::Protocol::kSctp,
-                Ports::Protocol::kIcmp});
+  Protocol AnyProtocol() {
+    return Any({Protocol::kTcp, Protocol::kTcp, Protocol::kUdp, Protocol::kSctp, Protocol::kIcmp});
   }
   Peer AnyPeer() {
     using Kind = Peer::Kind;
