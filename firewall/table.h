@@ -1,19 +1,27 @@
-// Our table inet nomad-bridge: its name, and the names that both firewall/ and portmap/ use in it.
-// Pure.
+// Our table inet nomad-bridge: its name, the names that both firewall/ and portmap/ use in it, and
+// the elements of its sets about addresses and bridges. The elements of published ports are in
+// portmap/rules.h.
 //
 // Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
-//         ("alloc6"). Keys are in network byte order.
+//         ("alloc6"). Keys are in network byte order. Elements for addresses carry a comment and
+//         belong to one attachment. Elements for bridges have no comment and are shared. Names of
+//         interfaces are padded with zeros to 16 bytes.
+// Errors  kKernel from FindAddress(); the others are pure.
 // Source  docs/rules.md
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/ip.h"
 #include "firewall/contributor.h"
+#include "firewall/forward_hook.h"
+#include "netlink/nft/element.h"
+#include "netlink/nft/socket.h"
 #include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
@@ -70,6 +78,40 @@ constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it,
 
 // Returns a prefix for a rule of ours: "127.0.0.0/8". `text` must be valid.
 [[nodiscard]] Cidr Prefix(std::string_view text);
+
+// What may happen to the packets of one address of an attachment: in which sets it is.
+struct AddressPolicy {
+  Ip address;
+  bool forward = true;          // alloc4/6: the node forwards for it
+  bool masquerade = false;      // masq4/6: its packets leave with the node's address (ipMasq)
+  bool masquerade_lan = false;  // masqlan4/6: the same on a bridge without our gateway
+  bool random_ports = false;    // randomports4/6: the source ports are random, too (randomPorts)
+  // snat4/6: packets to its published ports get the bridge's address as source if replies would
+  // otherwise bypass the node (snat)
+  bool snat = false;
+  bool masquerade_all = false;  // masqall4/6: all packets to its published ports get it (masqAll)
+  Inbound inbound = Inbound::kAny;
+};
+
+// The elements of `policies`, each with `comment`.
+[[nodiscard]] std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
+                                                 const std::string& comment);
+
+// Return the element that makes `bridge` one of ours, and the element that marks it as a bridge
+// with a gateway.
+[[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
+[[nodiscard]] nft::Element GatewayElement(const std::string& bridge);
+
+// The elements that `ingress` needs for `bridge`, and the elements that the bridge must not have.
+struct IngressElements {
+  std::vector<nft::Element> add;
+  std::vector<nft::Element> remove;
+};
+[[nodiscard]] IngressElements ElementsFor(Ingress ingress, const std::string& bridge);
+
+// Returns the element of alloc4/6 for `address`, whichever owner it has; nullopt if there is no
+// such element, or no table.
+[[nodiscard]] std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address);
 
 // The sets named above, and the chains that forward and masquerade for their elements.
 extern const Contributor kForwarding;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/address_policy.h"
+#include "firewall/table.h"
 #include "ipam/allocator.h"
 #include "ipam/store.h"
 #include "plugin/attachment/collect.h"

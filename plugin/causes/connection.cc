@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/address_policy.h"
+#include "firewall/table.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/uplink.h"
 

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/memo.h"
 #include "base/text.h"
-#include "firewall/address_policy.h"
 #include "firewall/table.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"

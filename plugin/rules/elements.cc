@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "base/list.h"
-#include "firewall/address_policy.h"
 #include "firewall/change.h"
 #include "firewall/port_filter.h"
 #include "firewall/table.h"

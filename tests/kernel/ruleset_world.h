@@ -8,7 +8,6 @@
 #pragma once
 
 #include "base/list.h"
-#include "firewall/address_policy.h"
 #include "firewall/change.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"

@@ -1,4 +1,4 @@
-#include "firewall/address_policy.h"
+#include "firewall/table.h"
 #include "tests/support/test.h"
 
 namespace nomad_bridge::firewall {

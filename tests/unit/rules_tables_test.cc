@@ -2,7 +2,6 @@
 #include <span>
 #include <variant>
 
-#include "firewall/address_policy.h"
 #include "firewall/forward_hook.h"
 #include "firewall/port_filter.h"
 #include "firewall/table.h"
