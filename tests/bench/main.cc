@@ -20,30 +20,41 @@
 namespace nomad_bridge::bench {
 namespace {
 
+// Adds what is measured of one build of ours. `with_foreign`: also beside changing foreign rules.
+void AddBuild(Contenders& contenders,
+              const std::string& prefix,
+              const std::filesystem::path& binary,
+              bool with_foreign) {
+  contenders.push_back(MakeOurs(prefix.empty() ? "nomad-bridge" : prefix, binary));
+  const std::string before = prefix.empty() ? "" : prefix + ' ';
+  contenders.push_back(MakeByName(before + "by name", binary));
+  if (with_foreign) {
+    contenders.push_back(MakeOurs(before + "foreign rules", binary));
+    contenders.back()->ChangeForeignRules();
+  }
+}
+
 // The reference first, else the other build. What they are compared with comes before them, but for
 // the floor, which is compared with us.
 Contenders MakeContenders(const Options& options) {
   Contenders contenders;
+  const bool with_other = !options.with_reference && !options.other.empty();
   if (options.with_reference) {
     contenders.push_back(MakeReference(options.reference));
-  } else if (!options.other.empty()) {
-    contenders.push_back(MakeOurs("other", options.other));
-    contenders.push_back(MakeByName("other by name", options.other));
+  } else if (with_other) {
+    AddBuild(contenders, "other", options.other, true);
   }
   const std::size_t baselines = contenders.size();
   if (options.with_ours) {
-    contenders.push_back(MakeOurs("nomad-bridge", options.binary));
-    contenders.push_back(MakeByName("by name", options.binary));
+    AddBuild(contenders, "", options.binary, options.with_floor || with_other);
   }
-  for (std::size_t i = baselines; baselines > 0 && i < contenders.size(); ++i) {
+  const std::size_t compared = options.with_floor ? baselines + 2 : contenders.size();
+  for (std::size_t i = baselines; baselines > 0 && i < compared; ++i) {
     contenders[i]->CompareWith(*contenders[std::min(i - baselines, baselines - 1)]);
   }
   if (options.with_floor) {
-    const std::size_t ours = baselines;
-    contenders.push_back(MakeOurs("foreign rules", options.binary));
-    contenders.back()->ChangeForeignRules();
     contenders.push_back(MakeFloor(options.binary));
-    contenders.back()->CompareWith(*contenders[ours]);
+    contenders.back()->CompareWith(*contenders[baselines]);
   }
   for (const std::unique_ptr<Contender>& contender : contenders) {
     if (options.both_families) {

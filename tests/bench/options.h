@@ -37,7 +37,8 @@ constexpr const char* kUsage =
     R"(nb_bench: ADD, CHECK and DEL of nomad-bridge against the reference plugins (root; touches nothing of this machine)
 
   --binary FILE     our binary (default: the one of this build)
-  --compare FILE    another build of ours, measured in turns with the first, instead of the reference
+  --compare FILE    another build of ours, measured in turns with the first, instead of the reference (also
+                    after a foreign change)
   --reference DIR   where loopback, bridge, host-local, firewall and portmap are (default: /usr/lib/cni)
   --only SIDE       ours (after a foreign change, too, and beside the kernel's own floor) or reference;
                     or commands: list, doctor, metrics and reconcile instead of the verbs;
