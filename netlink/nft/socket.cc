@@ -236,7 +236,8 @@ std::vector<KernelRule> Socket::Rules(const TableId& table,
 std::uint64_t Socket::HashOfRules(const TableId& table) {
   const netlink::Reply reply = socket_.TransactOrThrow(
       RulesRequest(table), Cat("cannot read the rules of table ", Text(table)), {ENOENT});
-  std::string hashed;
+  const std::optional<KernelTable> in_kernel = FindTable(table);
+  std::string hashed = in_kernel && in_kernel->is_dormant ? "dormant\n" : "";
   for (const netlink::NlMessage& message : reply.messages) {
     const netlink::Attributes rule(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
     // Not its handle, which is another one if the same rule is loaded again.

@@ -131,9 +131,9 @@ class Socket {
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
                                               const std::string& chain = {},
                                               const std::vector<std::string>& texts = {});
-  // Returns a hash of the rules of all chains as the kernel shows them, without their handles, and
-  // of the hook and policy of each base chain. It stays the same until somebody changes one of
-  // these. Parsing the rules would take twenty times as long.
+  // Returns a hash of the rules of all chains as the kernel shows them, without their handles, of
+  // the hook and policy of each base chain, and of whether the table is dormant. It stays the same
+  // until somebody changes one of these. Parsing the rules would take twenty times as long.
   [[nodiscard]] std::uint64_t HashOfRules(const TableId& table);
 
  private:

@@ -160,10 +160,13 @@ Attempt TryAcquire(state::Host& host,
                    const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
   link::HeldAddresses held(host);
-  if (store.IsNew()) {
+  const std::string& network = intent.id.network;
+  // The directory goes with the last attachment of the network, and this one may be the next.
+  if (store.IsNew() &&
+      (host.records.HasNetwork(network) || !AreLeasesKnown(network, config.ipam.data_dir))) {
     // The directory may have been lost while attachments are alive. Attachments without rules have
     // no elements, so no element shows that their addresses are in use.
-    RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
+    RestoreLeases(host, store, network, config.ipam.data_dir);
     LeaseHeldAddresses(host, store, config.ipam.ranges, held);
   }
   const ipam::Request wanted{

@@ -20,6 +20,14 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
+std::string KnownDirectory() {
+  return Cat(state::kStateDirectory, "/.leases");
+}
+
+std::string KnownPath(const std::string& network) {
+  return Cat(KnownDirectory(), '/', network);
+}
+
 // Returns the leases of `record` that are missing or have another owner. A lease file appears whole
 // or not at all, so reading it takes no lock.
 std::vector<Ip> LostLeases(const state::Record& record) {
@@ -98,13 +106,15 @@ void ReleaseAddresses(const state::Record& record) {
   }
 }
 
+bool AreLeasesKnown(const std::string& network, const std::string& data_dir) {
+  return FindOwnFile(KnownPath(network)) == data_dir;
+}
+
 std::vector<Ip> FindLeasesFromBefore(state::Host& host,
                                      const ipam::Store& store,
                                      const AttachmentId& id,
                                      const std::string& data_dir) {
-  const std::string directory = Cat(state::kStateDirectory, "/.leases");
-  const std::string known_path = Cat(directory, '/', id.network);
-  if (FindOwnFile(known_path) == data_dir) {
+  if (AreLeasesKnown(id.network, data_dir)) {
     return {};
   }
   std::vector<Ip> own;
@@ -120,8 +130,8 @@ std::vector<Ip> FindLeasesFromBefore(state::Host& host,
     }
   }
   if (are_all_known) {
-    EnsureDirectory(directory);
-    ReplaceFile(known_path, data_dir);
+    EnsureDirectory(KnownDirectory());
+    ReplaceFile(KnownPath(id.network), data_dir);
   }
   return own;
 }

@@ -35,9 +35,12 @@ void RestoreLeases(state::Host& host,
                    const std::string& network,
                    const std::string& data_dir);
 
+// Returns whether it is known, since the boot, that every lease of `network` in `data_dir` belongs
+// to an attachment with a record. A file below /run/nomad-bridge/.leases remembers this.
+[[nodiscard]] bool AreLeasesKnown(const std::string& network, const std::string& data_dir);
+
 // Returns the addresses that are leased to `id`, which has no record: /run was lost, in a reboot
-// for example, and the leases are on disk. Opens every lease, until every lease of the network
-// belongs to an attachment with a record; a file below /run/nomad-bridge/.leases remembers this.
+// for example, and the leases are on disk. Opens every lease, until AreLeasesKnown().
 [[nodiscard]] std::vector<Ip> FindLeasesFromBefore(state::Host& host,
                                                    const ipam::Store& store,
                                                    const AttachmentId& id,

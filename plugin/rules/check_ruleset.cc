@@ -191,22 +191,6 @@ void Check(state::Host& host,
   mismatches.AddAll(std::move(found));
 }
 
-// Returns whether the tables are what they say, and are awake. If they do not say what rules they
-// should have, nobody has compared these yet.
-bool AreTablesWhole(state::Host& host) {
-  const std::optional<About> about = firewall::FindAbout(host.nft);
-  if (!IsCurrent(about, host) || about->rules != firewall::HashOfRules(host.nft)) {
-    return false;
-  }
-  for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
-    const std::optional<nft::KernelTable> table = host.nft.FindTable(firewall::TableId(family));
-    if (table && table->is_dormant) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Returns whether the kernel has the port of `element` for another attachment of the same
 // container.
 bool IsWithSibling(state::Host& host, const state::Record& record, const nft::Element& element) {
@@ -254,12 +238,13 @@ bool CheckTables(state::Host& host,
                  const std::vector<state::Record>& records,
                  Mismatches& mismatches) {
   host.policy.Refresh();
-  if (!AreTablesWhole(host)) {
+  const std::optional<About> about = firewall::FindAbout(host.nft);
+  // If the tables do not say what rules they should have, nobody has compared these yet.
+  if (!IsCurrent(about, host) || about->rules != firewall::HashOfRules(host.nft)) {
     CheckRuleset(host, mismatches, nullptr);
     return true;
   }
-  const std::vector<ForwardHook> hooks =
-      HooksOf(records, firewall::FindAbout(host.nft).value_or(About()).accept_mark_bit);
+  const std::vector<ForwardHook> hooks = HooksOf(records, about->accept_mark_bit);
   if (!firewall::Compare(host.nft, {.forward_hooks = hooks}, Mode::kLook).empty()) {
     const FileLock one_at_a_time = host.records.LockRules();
     mismatches.AddAll(firewall::Compare(host.nft, {.forward_hooks = hooks}, mismatches.mode()));
