@@ -5,6 +5,8 @@
 #include <regex>
 #include <sstream>
 
+#include <linux/netlink.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/mounted.h"
@@ -107,6 +109,28 @@ class CliWorld : public World {
     }
     return names;
   }
+
+  // As systemd does with ListenNetlink=netfilter 64.
+  void Listen() {
+    socket_ = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+    const sockaddr_nl address{.nl_family = AF_NETLINK, .nl_pad = 0, .nl_pid = 0, .nl_groups = 64};
+    ASSERT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+  }
+
+  [[nodiscard]] Outcome RunByTheSocket() {
+    Command command = Line({});
+    // The shell for the process id, which LISTEN_PID must be.
+    command.argv = {
+        "sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" reconcile", command.argv.front()};
+    command.in_child = [this] {
+      constexpr int kFirstHanded = 3;
+      ::dup2(socket_.get(), kFirstHanded);
+    };
+    return Execute(command);
+  }
+
+  UniqueFd socket_;
 };
 
 }  // namespace nomad_bridge::test

@@ -1,8 +1,6 @@
 // nomad-bridge reconcile as systemd starts it after a change of nf_tables: with the socket on which
 // the changes came.
-#include <linux/netlink.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
 
@@ -17,28 +15,7 @@ class ReconcileByTheSocket : public CliWorld {
     Listen();
   }
 
-  // As systemd does with ListenNetlink=netfilter 64.
-  void Listen() {
-    socket_ = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
-    const sockaddr_nl address{.nl_family = AF_NETLINK, .nl_pad = 0, .nl_pid = 0, .nl_groups = 64};
-    ASSERT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-              0);
-  }
-
-  [[nodiscard]] Outcome RunByTheSocket() {
-    Command command = Line({});
-    // The shell for the process id, which LISTEN_PID must be.
-    command.argv = {
-        "sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" reconcile", command.argv.front()};
-    command.in_child = [this] {
-      constexpr int kFirstHanded = 3;
-      ::dup2(socket_.get(), kFirstHanded);
-    };
-    return Execute(command);
-  }
   void ExpectServes() { EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page"); }
-
-  UniqueFd socket_;
 };
 
 TEST_F(ReconcileByTheSocket, ComparesOnlyTheRulesAfterAForeignChange) {
