@@ -33,7 +33,7 @@ enum class Code : int {
   kPoolExhausted = 101,      // no free address
   kConflict = 102,    // an address, host port, interface or file that belongs to another owner
   kChanged = 103,     // CHECK: something is missing or different
-  kIncomplete = 104,  // DEL, GC: some of it could not be removed; details list each
+  kIncomplete = 104,  // something could not be removed; details list each
   kDelegate = 105,    // a delegated plugin failed without an error document
   kInternal = 999,    // unexpected
 };

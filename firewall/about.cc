@@ -19,7 +19,7 @@ constexpr const char* kPolicies = "policies";
 constexpr const char* kRules = "rules";
 
 // A mark is a number in the host's byte order.
-std::vector<std::uint8_t> KeyOf(std::uint32_t mark) {
+std::vector<std::uint8_t> MarkKey(std::uint32_t mark) {
   std::vector<std::uint8_t> key(sizeof mark);
   std::memcpy(key.data(), &mark, sizeof mark);
   return key;
@@ -66,7 +66,7 @@ nft::Element ElementOf(const About& about) {
     comment += Format(" {}={}", kRules, about.rules);
   }
   return {.set = kAbout,
-          .key = KeyOf(std::uint32_t{1} << about.accept_mark_bit),
+          .key = MarkKey(std::uint32_t{1} << about.accept_mark_bit),
           .comment = std::move(comment)};
 }
 

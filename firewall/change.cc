@@ -83,7 +83,7 @@ void PlanMade(nft::Socket& socket, const nft::Table& wanted, nft::Batch& batch) 
 }
 
 // Plans the removals, then the additions: a key may go from one owner to another.
-std::optional<Conflict> PlanElements(PlannedElements& elements, const Change& change) {
+std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& change) {
   elements.Read({&change.add, &change.remove});
   for (const nft::Element& element : change.remove) {
     const std::optional<nft::Element> present = elements.Find(element);
@@ -161,7 +161,7 @@ ChangeOutcome ChangeElements(nft::Socket& socket, const Change& change) {
   nft::Batch batch;
   PlanMade(socket, change.make, batch);  // first: elements name these
   PlannedElements elements(socket, batch);
-  if (std::optional<Conflict> conflict = PlanElements(elements, change)) {
+  if (std::optional<Conflict> conflict = PlanChange(elements, change)) {
     return {.conflict = std::move(conflict)};
   }
   if (batch.empty()) {

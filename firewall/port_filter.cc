@@ -24,8 +24,8 @@ constexpr std::uint16_t kDhcpClient = 68;
 constexpr std::uint16_t kDhcpv6Client = 546;
 
 // nft's names for these priorities in the bridge family.
-constexpr int kDstnat = -300;
-constexpr int kFilter = -200;
+constexpr int kBridgeDstnat = -300;
+constexpr int kBridgeFilter = -200;
 
 std::vector<SetRow> PortFilterSets() {
   using enum nft::Type;
@@ -181,8 +181,8 @@ Ip SolicitedNodeGroup(const Ip& address) {
 nft::Chain SourceChain() {
   nft::Chain chain = {
       .name = kSourceChain,
-      .hook =
-          nft::Hook{.type = "filter", .point = nft::Hook::Point::kPrerouting, .priority = kDstnat}};
+      .hook = nft::Hook{
+          .type = "filter", .point = nft::Hook::Point::kPrerouting, .priority = kBridgeDstnat}};
   Append(chain.rules, OwnFrames());
   Append(chain.rules, OtherFrames());
   return chain;
@@ -191,13 +191,14 @@ nft::Chain SourceChain() {
 // Drops frames between two ports of a bridge, for ingressPolicy isolated. Without br_netfilter such
 // frames pass no other chain.
 nft::Chain ForwardChain() {
-  return {
-      .name = "forward",
-      .hook = nft::Hook{.type = "filter", .point = nft::Hook::Point::kForward, .priority = kFilter},
-      .rules = {
-          // iifname @isolated oifname @isolated drop
-          nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).Drop(),
-      }};
+  return {.name = "forward",
+          .hook =
+              nft::Hook{
+                  .type = "filter", .point = nft::Hook::Point::kForward, .priority = kBridgeFilter},
+          .rules = {
+              // iifname @isolated oifname @isolated drop
+              nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).Drop(),
+          }};
 }
 
 std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {

@@ -100,7 +100,7 @@ class WantedElements {
   }
 
   // Tells what the kernel has. Returns false if no element has the key of `present`.
-  bool Note(const nft::Element& present) {
+  bool Match(const nft::Element& present) {
     const auto found = by_key_.find(KeyOf(present));
     if (found == by_key_.end()) {
       return false;
@@ -151,7 +151,7 @@ class Planner {
     for (const nft::Table& table : goal_.tables) {
       present.push_back(PlanTable(table));
     }
-    Append(mismatches_, DescribeStaticRules(socket_, goal_.forward_hooks, batch_));
+    Append(mismatches_, PlanStaticRules(socket_, goal_.forward_hooks, batch_));
     PlanElements();
     // After the elements, which may lead to chains that are removed.
     for (std::size_t i = 0; i < present.size(); ++i) {
@@ -205,10 +205,10 @@ class Planner {
 
   // Adds a mismatch for the table `id`, "chain forward in table ... was changed", unless the whole
   // table is new.
-  void Note(const std::string& what,
-            const nft::TableId& id,
-            const char* how,
-            Area area = Area::kTable) {
+  void Report(const std::string& what,
+              const nft::TableId& id,
+              const char* how,
+              Area area = Area::kTable) {
     if (!is_new_.contains(id.family)) {
       mismatches_.push_back({.area = area,
                              .text = Format("{} in table {} {}", what, nft::Text(id), how),
@@ -231,7 +231,7 @@ class Planner {
     for (const nft::Set& set : table.sets) {
       if (present.FindSet(set.name) == nullptr) {
         batch_.AddSet(table.id, set);
-        Note(Cat("set ", set.name), table.id, "is missing");
+        Report(Cat("set ", set.name), table.id, "is missing");
       }
     }
   }
@@ -241,7 +241,7 @@ class Planner {
     for (const nft::Counter& counter : table.counters) {
       if (!names.contains(counter.name)) {
         batch_.AddCounter(table.id, counter);
-        Note(Cat("counter ", counter.name), table.id, "is missing");
+        Report(Cat("counter ", counter.name), table.id, "is missing");
       }
     }
   }
@@ -256,7 +256,7 @@ class Planner {
       }
       if (!is_there || !HasSameRules(present, chain)) {
         is_any_different = true;
-        Note(Cat("chain ", chain.name), table.id, "was changed");
+        Report(Cat("chain ", chain.name), table.id, "was changed");
       }
     }
     if (!is_any_different) {
@@ -284,7 +284,7 @@ class Planner {
           continue;
         }
         for (const nft::Element& present : socket_.Elements(table.id, set.name)) {
-          if (!wanted.Note(present)) {
+          if (!wanted.Match(present)) {
             PlanUnwanted(table, set, present);
           }
         }
@@ -297,7 +297,7 @@ class Planner {
       }
       batch_.AddElement(table, *element);
       if (!is_new_.contains(element->family)) {
-        mismatches_.push_back(MismatchOf(FindSet(*element), *element, presence));
+        mismatches_.push_back(MismatchOf(FindWanted(*element), *element, presence));
       }
     }
   }
@@ -313,7 +313,7 @@ class Planner {
     }
   }
 
-  [[nodiscard]] const nft::Set* FindSet(const nft::Element& element) const {
+  [[nodiscard]] const nft::Set* FindWanted(const nft::Element& element) const {
     const auto table = std::ranges::find(goal_.tables, TableOf(element), &nft::Table::id);
     return table == goal_.tables.end() ? nullptr : table->FindSet(element.set);
   }
@@ -327,7 +327,7 @@ class Planner {
 
   void PlanRemovals(const nft::Table& present, const nft::Table& table) {
     const auto note = [&](const char* kind, const std::string& name) {
-      Note(Format("{} {}", kind, name), table.id, "is left over", Area::kLeftOver);
+      Report(Format("{} {}", kind, name), table.id, "is left over", Area::kLeftOver);
     };
     std::vector<std::string> chains;
     for (const nft::Chain& chain : present.chains) {
@@ -405,7 +405,7 @@ std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) 
   if (goal.tables.empty()) {
     // Nearly every ADD finds the static rules in place, and asks for nothing else.
     nft::Batch batch;
-    if (DescribeStaticRules(socket, goal.forward_hooks, batch).empty() && batch.empty()) {
+    if (PlanStaticRules(socket, goal.forward_hooks, batch).empty() && batch.empty()) {
       return {};
     }
   }

@@ -1,14 +1,15 @@
 // Compares our rules in the kernel with what they should be, and repairs them.
 //
-// Atomic   Compare() commits at most one batch, tied to the generation of the ruleset that it was
-//          planned on. If others change any rule in between, it plans again.
+// Atomic   Compare() commits the repair in one batch, tied to the generation of the ruleset that it
+//          was planned on. If others change any rule in between, it plans again. A second batch
+//          writes the hash of the rules into the tables (about.h), once the kernel shows them.
 // Adds     A repair adds what is missing, and corrects what differs. It removes chains and sets
 //          that the tables should not have, but no elements of attachments that nothing explains:
 //          the DEL of their owner, an ADD that takes over their address or port, and gc remove
 //          these.
 // Shared   The table, its chains, sets and rules, the static rules in the iptables tables and the
-//          operator's chain are created if absent, and never removed. Once the operator's chain
-//          exists, we never change it.
+//          operator's chain are created if absent, and stay when the last attachment goes. Once the
+//          operator's chain exists, we never change it.
 // Errors   kKernel, with the label of the message that was refused; kTryAgain if others keep
 //          changing the ruleset.
 // Locks    None here. The caller holds the rules' lock for a repair.

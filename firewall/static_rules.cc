@@ -114,7 +114,7 @@ std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
 
 // Adds FORWARD, as iptables itself creates it, and the chains behind it. Returns whether
 // CNI-FORWARD was missing.
-bool DescribeChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
+bool PlanChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
   if (!socket.FindTable(wanted.table)) {
     batch.AddTable(wanted.table);
   }
@@ -134,9 +134,7 @@ bool DescribeChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch
   return ensure({.name = kCniForward});
 }
 
-std::vector<std::string> DescribeRules(nft::Socket& socket,
-                                       const Wanted& wanted,
-                                       nft::Batch& batch) {
+std::vector<std::string> PlanRules(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
   std::vector<std::string> mismatches;
   const auto repaired = [&](const std::string& what) {
     mismatches.push_back(Format("{} is missing in table {}", what, nft::Text(wanted.table)));
@@ -171,17 +169,17 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
 
 }  // namespace
 
-std::vector<Mismatch> DescribeStaticRules(nft::Socket& socket,
-                                          const std::vector<ForwardHook>& forward_hooks,
-                                          nft::Batch& batch) {
+std::vector<Mismatch> PlanStaticRules(nft::Socket& socket,
+                                      const std::vector<ForwardHook>& forward_hooks,
+                                      nft::Batch& batch) {
   std::vector<Mismatch> mismatches;
   for (const Wanted& wanted : PerFamily(forward_hooks)) {
     nft::Batch rules;
-    std::vector<std::string> lost = DescribeRules(socket, wanted, rules);
+    std::vector<std::string> lost = PlanRules(socket, wanted, rules);
     if (rules.empty()) {
       continue;  // the chains are there: rules lead to each of them
     }
-    const bool is_new = DescribeChains(socket, wanted, batch);
+    const bool is_new = PlanChains(socket, wanted, batch);
     batch.Append(std::move(rules));
     if (is_new) {
       lost = {Format("the forwarding rules in table {} are missing", nft::Text(wanted.table))};

@@ -34,12 +34,11 @@ constexpr const char* kJumpComment = "CNI firewall plugin rules";
 constexpr const char* kAdminComment = "CNI firewall plugin admin overrides";
 constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
-// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit.
-// Returns one mismatch for each missing rule.
-[[nodiscard]] std::vector<Mismatch> DescribeStaticRules(
-    nft::Socket& socket,
-    const std::vector<ForwardHook>& forward_hooks,
-    nft::Batch& batch);
+// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit, and
+// the deletion of our rules that accept another mark. Returns one mismatch for each missing rule.
+[[nodiscard]] std::vector<Mismatch> PlanStaticRules(nft::Socket& socket,
+                                                    const std::vector<ForwardHook>& forward_hooks,
+                                                    nft::Batch& batch);
 
 // Appends to `batch` the deletion of our rules that accept a mark, in both families; without a
 // comment, only rules that accept bit `mark_bit`. Returns these rules, for people. Leaves the

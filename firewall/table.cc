@@ -11,6 +11,15 @@ namespace {
 
 using Point = nft::Hook::Point;
 
+// Set of ifname: the bridges whose network is not open.
+constexpr const char* kIngressRestricted = "ingress_restricted";
+// Set of ifname . ifname: pairs of interfaces that may exchange packets despite an ingressPolicy.
+constexpr const char* kIngressAllowed = "ingress_allowed";
+// Sets of addresses, as in table.h. kRandomPorts is a subset of kMasq and kMasqLan.
+constexpr std::string_view kMasqLan = "masqlan";  // as kMasq, but without a gateway of ours
+constexpr std::string_view kRandomPorts = "randomports";
+constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
+
 // nft's names for these priorities: raw, filter, dstnat, srcnat.
 constexpr int kRaw = -300;
 constexpr int kFilter = 0;

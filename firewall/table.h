@@ -30,25 +30,16 @@ inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 
 // Set of mark: one element, which describes the tables (about.h).
 constexpr const char* kAbout = "about";
-// Sets of ifname: the bridges of our networks, the bridges with a gateway of ours, and the bridges
-// whose network is not open.
+// Sets of ifname: the bridges of our networks, and the bridges with a gateway of ours.
 constexpr const char* kBridges = "bridges";
 constexpr const char* kGateways = "gateways";
-constexpr const char* kIngressRestricted = "ingress_restricted";
-// Set of ifname . ifname: pairs of interfaces that may exchange packets despite an ingressPolicy.
-constexpr const char* kIngressAllowed = "ingress_allowed";
 // Sets of addresses of allocations, without the digit of their family.
 constexpr std::string_view kAlloc = "alloc";  // the node forwards for them
-// Their packets to the outside are masqueraded: behind a gateway of ours, and elsewhere.
-// kRandomPorts is a subset of these.
-constexpr std::string_view kMasq = "masq";
-constexpr std::string_view kMasqLan = "masqlan";
-constexpr std::string_view kRandomPorts = "randomports";
+constexpr std::string_view kMasq = "masq";  // masqueraded to the outside, behind a gateway of ours
 // Packets to their published ports get the bridge's address as source: if replies would otherwise
 // bypass the node, and always.
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
-constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
 // The mark of packets from a bridge to 127.0.0.0/8 that have passed localhost_guard: answers that
 // were translated to that address.
 constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;

@@ -73,10 +73,10 @@ struct InUse {
 // container of another plugin. The time of a lease alone proves nothing, because the clock may have
 // been set since. So the lease is stale only if also no container has the address, and the owner
 // has no record of this boot.
-bool IsStale(state::Host& host,
-             const ipam::Store& store,
-             const AttachmentId& owner,
-             const Ip& address) {
+bool IsLeaseStale(state::Host& host,
+                  const ipam::Store& store,
+                  const AttachmentId& owner,
+                  const Ip& address) {
   // An operator reserves an address with a file that names no interface.
   return !owner.ifname.empty() &&
          (store.FindOwner(address) == ipam::kLeasedElsewhere ||
@@ -97,7 +97,7 @@ void RequireFree(state::Host& host,
     owner = store->FindOwner(address);
     owner_id.container_id = owner ? owner->container_id : "";
     owner_id.ifname = owner ? owner->ifname : "";
-    if (owner && IsStale(host, *store, owner_id, address)) {
+    if (owner && IsLeaseStale(host, *store, owner_id, address)) {
       store->Release(address, *owner);
       return;
     }
@@ -281,7 +281,7 @@ Acquired AcquireAddresses(state::Host& host,
                           const config::Config& config,
                           state::Record intent,
                           const std::optional<state::Record>& earlier) {
-  if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
+  if (earlier && !earlier->ipam.delegated && config.ipam.type != cni::kHostLocal) {
     ReleaseAddresses(*earlier);
   }
   if (config.ipam.type == cni::kHostLocal) {

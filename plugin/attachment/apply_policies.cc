@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "plugin/link/liveness.h"
 #include "plugin/policy/judge.h"
 #include "plugin/rules/bridge_netfilter.h"
@@ -35,13 +36,12 @@ policy::Program FindFormer(state::Host& host) {
   return host.policy.Program();
 }
 
-// Checks each bridge once for attachments that policies apply to, and once for the others.
+// Checks each bridge once for each kind of attachment that the policies make.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
   Mismatches silent = Mismatches::Silently();
   for (const state::Record& record : records) {
-    const bool is_judged = record.rules.policy.in || record.rules.policy.out;
-    const std::string key = record.link.bridge + (is_judged ? "" : " ");
+    const std::string key = Cat(record.link.bridge, ' ', rules::KindNameOf(record.rules.policy));
     const std::optional<rtnl::Link> bridge =
         record.IsLive(cni::Part::kLink) && done.insert(key).second
             ? host.net.FindLink(record.link.bridge)
@@ -62,10 +62,10 @@ void NoteJudgements(state::Host& host, const policy::Program& program) {
   });
 }
 
-void SwitchPolicies(state::Host& host,
-                    const policy::Program& program,
-                    const std::string& directory,
-                    const std::vector<state::Record>& judged) {
+void PutInForce(state::Host& host,
+                const policy::Program& program,
+                const std::string& directory,
+                const std::vector<state::Record>& judged) {
   // First restores the rules of ours that others have removed, and deletes the flows that began
   // without these rules. The switch itself then has nothing to restore, and deletes no flows.
   if (!rules::FindPolicyReadError(host)) {
@@ -116,7 +116,7 @@ ApplyReport ApplyPolicies(state::Host& host,
   }
   std::ranges::stable_sort(report.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
-    SwitchPolicies(host, program, directory, judged);
+    PutInForce(host, program, directory, judged);
     // After the kernel: a DEL in between finds its elements by a dump, because its record names the
     // former policies (rules/commit.cc).
     NoteJudgements(host, program);

@@ -75,7 +75,7 @@ class Collector {
   void Run(const Progress& progress) {
     if (collection_.recorded) {
       for (const auto& [id, data_dir] : *collection_.recorded) {
-        Note(id, data_dir);
+        Remember(id, data_dir);
       }
       return LookAtLeases();
     }
@@ -106,7 +106,7 @@ class Collector {
 
  private:
   // Remembers that `id` has a record, and where its leases are.
-  void Note(const AttachmentId& id, const std::string& data_dir) {
+  void Remember(const AttachmentId& id, const std::string& data_dir) {
     recorded_.insert(id);
     if (collection_.data_dir.empty() && !data_dir.empty()) {
       directories_.insert({data_dir, id.network});
@@ -117,7 +117,7 @@ class Collector {
     ++report_.attachments;
     const std::optional<state::Record> record = host_.records.FindOwn(id);
     if (record) {
-      Note(id, record->ipam.data_dir);
+      Remember(id, record->ipam.data_dir);
     }
     if (IsValid(id)) {
       return;

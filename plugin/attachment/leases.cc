@@ -47,7 +47,7 @@ bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address) {
   return store.WrittenAt(address).value_or(boot) < boot;
 }
 
-void CheckLeases(const state::Record& record, Mismatches& mismatches) {
+void CheckLeasesOf(const state::Record& record, Mismatches& mismatches) {
   if (LostLeases(record).empty()) {
     return;
   }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mismatch.h"
 #include "plugin/attachment/remove.h"
@@ -18,18 +19,20 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Commits all elements of `record`; parts in phase kMaking are live afterwards. Returns false if it
-// has none.
-bool CommitElements(state::Host& host, const state::Record& record) {
+// Commits all elements of `record`. If that finishes its ADD, parts in phase kMaking are live
+// afterwards. Returns false if it has none.
+bool CommitElements(state::Host& host,
+                    const state::Record& record,
+                    rules::Finishes finishes = rules::Finishes::kYes) {
   // Without rules nothing is committed: the kernel may not even have nf_tables.
   if (rules::ElementsOf(record.Finished().OnlyLive()).empty()) {
-    if (record.IsAny(state::Phase::kMaking)) {
+    if (finishes == rules::Finishes::kYes && record.IsAny(state::Phase::kMaking)) {
       host.records.Write(record.Finished());
     }
     return false;
   }
   // After the commit: if the commit fails, the stale attachment must keep what it has.
-  for (const rules::StaleOwner& owner : rules::Commit(host, record)) {
+  for (const rules::StaleOwner& owner : rules::Commit(host, record, finishes)) {
     LogLine("took over from the stale container '{}'", owner.record.id.container_id);
     for (const std::string& failure : Remove(host, owner.record, owner.parts)) {
       LogLine("{}, ignoring", failure);
@@ -58,8 +61,7 @@ void Publish(state::Host& host, const state::Record& record) {
 }
 
 void PublishPort(state::Host& host, const state::Record& record) {
-  CommitElements(host, record);
-  host.records.Write(record);
+  CommitElements(host, record, rules::Finishes::kNo);
 }
 
 void PublishAgain(state::Host& host, const state::Record& record) {
@@ -72,10 +74,18 @@ void PublishForSiblings(state::Host& host, const state::Record& record) {
     return;
   }
   for (const AttachmentId& id : host.records.SiblingsOf(record.id)) {
-    const std::optional<FileLock> lock = host.records.TryLock(id);
-    const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
-    if (sibling && sibling->IsLive(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
-      CommitElements(host, sibling->OnlyLive());
+    try {
+      const std::optional<FileLock> lock = host.records.TryLock(id);
+      const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
+      if (sibling && sibling->IsLive(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
+        CommitElements(host, sibling->OnlyLive());
+      }
+    } catch (const Error& error) {
+      // Another container may have taken the port meanwhile. What is removed is gone all the same.
+      LogLine("cannot publish the ports of container '{}' in network '{}', ignoring: {}",
+              id.container_id,
+              id.network,
+              error.what());
     }
   }
 }

@@ -26,7 +26,7 @@ void PublishPort(state::Host& host, const state::Record& record);
 void PublishAgain(state::Host& host, const state::Record& record);
 
 // Publishes the ports of siblings of `record` that want them. The rules of `record` must be gone
-// already: until then the ports are taken.
+// already: until then the ports are taken. An error is logged and ignored.
 void PublishForSiblings(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment

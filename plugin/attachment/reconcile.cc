@@ -38,7 +38,7 @@ class Reconciler {
 
   // The socket unit runs this after every change of rules, also after our own ADDs and DELs. So it
   // reads one record of each network: the others need the same static rules.
-  void CheckRules() {
+  void CheckSharedRules() {
     const std::vector<state::Record> records =
         host_.records.OnePerNetwork([&](const state::Record& record) {
           return record.IsLive(cni::Part::kForward) && link::IsAlive(host_, record);
@@ -142,7 +142,7 @@ class Reconciler {
       }
     }
     if (record.IsLive(cni::Part::kAddress)) {
-      CheckLeases(record, mismatches);
+      CheckLeasesOf(record, mismatches);
     }
   }
 
@@ -218,7 +218,7 @@ ReconcileReport ReconcileAll(state::Host& host,
 
 ReconcileReport ReconcileRules(state::Host& host, Mode mode) {
   ReconcileReport report(mode);
-  Reconciler(host, report).CheckRules();
+  Reconciler(host, report).CheckSharedRules();
   return report;
 }
 

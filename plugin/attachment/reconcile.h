@@ -1,8 +1,7 @@
-// Compares the host's side with the records and repairs it. No other code repairs.
-//
-// ADD, CHECK and the operators' commands call it. The container's side belongs to the container:
-// link/container.h compares it, and nothing changes it. What no record explains stays: gc removes
-// it (collect.h).
+// Compares the host's side with the records and repairs it, for CHECK and the operators' commands.
+// ADD repairs what attachments share, by segment.h and rules/check_ruleset.h. The container's side
+// belongs to the container: link/container.h compares it, and nothing changes it. What no record
+// explains stays: gc removes it (collect.h).
 //
 // Order    First come the bridge and gateway that attachments share; then the host veth and the
 //          leases of each attachment; then the rules in one batch, since they name the links.

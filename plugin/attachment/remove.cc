@@ -67,7 +67,7 @@ std::vector<std::string> Remove(state::Host& host,
   }
   // After the rules: a port has one element, so a sibling gets the port only once it is free.
   if (leaving.Has(cni::Part::kPorts)) {
-    failures.Try("its published ports", [&] { PublishForSiblings(host, record); });
+    PublishForSiblings(host, record);
   }
   // After the rules and the link: until then the next packet would begin the same flow again.
   failures.Try("stale UDP flows", [&] {

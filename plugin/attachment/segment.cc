@@ -65,9 +65,11 @@ void PlugInPorts(state::Host& host, const rtnl::Link& bridge, Mismatches& mismat
 }  // namespace
 
 std::string SegmentKey(const state::Record& record) {
-  std::string key = Format("{} {} {} {} {}",
+  std::string key = Format("{} {} {} {} {} {} {}",
                            record.link.bridge,
                            record.link.gateway_ifname,
+                           record.link.promisc_mode ? "promiscuous" : "",
+                           static_cast<int>(record.link.force_address),
                            record.IsLive(cni::Part::kLink) ? "link" : "",
                            record.link.port.vlans ? "vlan" : "",
                            rules::HasLocalhostPorts(record) ? "localhost" : "");

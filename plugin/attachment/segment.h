@@ -3,7 +3,7 @@
 //
 // Costs    Do not depend on the number of attachments, unless a bridge was created again: then all
 //          records are read, to plug its ports back in.
-// Errors   Those of link/bridge.h and rules/converge.h.
+// Errors   Those of link/bridge.h and rules/check_ruleset.h.
 // Locks    Takes the rules' lock, but no attachment's lock: a DEL may remove a link at any moment.
 #pragma once
 

@@ -11,29 +11,29 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-void AddPart(cni::Part part, state::Record& record) {
+void NotePart(cni::Part part, state::Record& record) {
   record.parts.emplace(part, state::Phase::kLive);
 }
 
-void AddLeases(const Leases& leases, state::Record& record) {
+void NoteLeases(const Leases& leases, state::Record& record) {
   record.ipam.data_dir = leases.data_dir;
   for (const Ip& address : leases.addresses) {
     record.ipam.leases.push_back(Cidr::Host(address));
-    AddPart(cni::Part::kAddress, record);
+    NotePart(cni::Part::kAddress, record);
   }
   record.ipam.addresses = record.ipam.leases;
 }
 
 // Adds what the elements of the attachment show: its addresses, its ports, and the parts that the
 // elements belong to.
-void AddElements(const std::vector<nft::Element>& elements, state::Record& record) {
+void NoteElements(const std::vector<nft::Element>& elements, state::Record& record) {
   const std::string owner = state::HostVethName(record.id);
   for (const nft::Element& element : elements) {
     if (element.owner() != owner) {
       continue;
     }
     for (const cni::Part part : rules::PartsOf(element)) {
-      AddPart(part, record);
+      NotePart(part, record);
     }
     const std::optional<Ip> address = rules::AddressOf(element);
     if (address && !Contains(record.ipam.addresses, Cidr::Host(*address))) {
@@ -54,18 +54,18 @@ state::Record RecordFromKernel(state::Host& host,
   state::Record record;
   record.id = id;
   record.is_from_kernel = true;
-  AddLeases(leases, record);
+  NoteLeases(leases, record);
   if (link::FindHostVeth(host.net, id, link::Recorded::kNo)) {
-    AddPart(cni::Part::kLink, record);
+    NotePart(cni::Part::kLink, record);
   }
   if (!dumps.elements) {
     dumps.elements = firewall::AllElements(host.nft);
   }
-  AddElements(*dumps.elements, record);
+  NoteElements(*dumps.elements, record);
   const std::vector<Ip> addresses = AddressesOnly(record.ipam.addresses);
   for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
     if (takeover::HasReferenceRules({id, addresses, {part}}, dumps.reference_rules)) {
-      AddPart(part, record);
+      NotePart(part, record);
     }
   }
   return record;
@@ -84,7 +84,7 @@ state::Record RecordFromKernel(state::Host& host,
     // The kernel cannot tell. The leases are released all the same.
     record.id = id;
     record.is_from_kernel = true;
-    AddLeases(leases, record);
+    NoteLeases(leases, record);
   }
   return record;
 }

@@ -131,10 +131,9 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
   // Writes the record before it creates anything, so DEL and GC can clean up after a crash.
-  state::Record intent = IntentOf(session, config);
-  intent.created = static_cast<std::uint64_t>(::time(nullptr));
+  const state::Record intent = IntentOnNode(session, config);
   attachment::Acquired acquired =
-      attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
+      attachment::AcquireAddresses(host, request, config, intent, earlier);
   const state::Record& record = acquired.record;
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);

@@ -79,23 +79,22 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   Answer(host, std::move(session.own), record.Finished(), remove_rules, print);
 }
 
-// Behind a link of ours, this changes nothing: the DEL of `bridge`, which comes next in the list,
-// removes everything in one commit. Until then the rules go on checking what the container sends.
+// Behind a link of ours, this changes nothing of ours: the DEL of `bridge`, which comes next in the
+// list, removes everything in one commit. Until then the rules go on checking what the container
+// sends.
 void DelRules(const cni::Request& request, const cni::PluginType& type) {
   Removal del = BeginRemoval(request);
-  const bool is_behind_our_link = del.record && del.record->Has(cni::Part::kLink);
-  const bool is_ours = del.record && del.record->HasAny(type.parts);
-  if (!is_behind_our_link) {
-    const state::Record record =
-        del.record ? *del.record
-                   : attachment::RecordFromKernel(del.host, request.id, "", del.failures);
+  const state::Record record =
+      del.record ? *del.record
+                 : attachment::RecordFromKernel(del.host, request.id, "", del.failures);
+  if (!record.Has(cni::Part::kLink)) {
     del.failures.Add(attachment::Remove(del.host, record, type.parts));
+    state::LeaveRemovedToChild(del.host);
   }
-  if (!is_ours) {
+  if (!del.record || !del.record->HasAny(type.parts)) {
     del.failures.Try("the reference plugins' rules",
                      [&] { RemoveReferenceRules(del.host, request, type.parts, del.record); });
   }
-  state::LeaveRemovedToChild(del.host);
   del.failures.ThrowIfAny(Format("container '{}' still has rules of {} in network '{}'",
                                  request.id.container_id,
                                  type.name,

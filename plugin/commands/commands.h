@@ -25,7 +25,8 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
 void AddLoopback(const cni::Request& request, const cni::PluginType& type, int out);
 
 // DEL: removes whatever is left of the attachment; needs only its identity. Continues after errors
-// and throws them together. If nothing is left to remove, that is success.
+// and throws them together. If nothing is left to remove, that is success. DelRules() leaves the
+// rules of an attachment with a link of ours to DelInterface().
 void DelInterface(const cni::Request& request, const cni::PluginType& type);
 void DelLeases(const cni::Request& request, const cni::PluginType& type);
 void DelRules(const cni::Request& request, const cni::PluginType& type);

@@ -52,7 +52,9 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
           host, {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)});
     });
   }
-  const std::string data_dir = del.record ? del.record->ipam.data_dir : lenient.data_dir;
+  const std::string data_dir = del.record && del.record->Has(cni::Part::kAddress)
+                                   ? del.record->ipam.data_dir
+                                   : lenient.data_dir;
   if (!del.record || !del.record->Has(cni::Part::kLink)) {
     const state::Record found = FindUnrecorded(del, request, lenient.data_dir, delegated);
     del.failures.Add(attachment::Remove(host, found, found.AllParts()));

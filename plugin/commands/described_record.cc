@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "firewall/table.h"
+#include "firewall/change.h"
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
@@ -143,12 +143,9 @@ state::Record WithRules(state::Record record,
 
 // Returns whether the kernel has one of the elements of `record` that belong to it.
 bool HasElements(state::Host& host, const state::Record& record) {
-  const std::vector<nft::Element> elements = rules::ElementsOf(record);
-  const auto owned = std::ranges::find_if(
-      elements, [](const nft::Element& element) { return !element.comment.empty(); });
-  const std::optional<nft::Element> present =
-      owned != elements.end() ? host.nft.FindElement(firewall::TableId(), *owned) : std::nullopt;
-  return present && present->owner() == owned->owner();
+  std::vector<nft::Element> elements = rules::ElementsOf(record);
+  std::erase_if(elements, &firewall::IsShared);
+  return Contains(firewall::FindPresences(host.nft, elements), firewall::Presence::kSame);
 }
 
 state::Record Rebuilt(Session& session, const state::Record& intent, Mismatches& mismatches) {
@@ -159,7 +156,7 @@ state::Record Rebuilt(Session& session, const state::Record& intent, Mismatches&
 
 }  // namespace
 
-state::Record IntentOf(Session& session, const config::Config& config) {
+state::Record IntentOnNode(Session& session, const config::Config& config) {
   state::Record intent =
       state::IntentOf(session.request, session.type, config, session.container.id);
   intent.link.adopted = link::IsAdopted(session.host, intent);
@@ -205,7 +202,8 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
   std::erase_if(result.ips,
                 [&](const cni::IpConfig& ip) { return !Contains(addresses, ip.address); });
   state::Record record =
-      attachment::WithAddresses(IntentOf(session, config), std::move(result), config).record;
+      attachment::WithAddresses(IntentOnNode(session, config), std::move(result), config).record;
+  record.created = 0;  // nobody knows when its ADD ran
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (record.ipam.delegated && !record.link.mac) {
     record.link.mac = link::MacIn(*config.prev_result, request);  // not derived from an address
@@ -222,10 +220,9 @@ std::optional<state::Record> RebuildRules(Session& session,
   if (found && found->OnlyLive().parts != found->parts) {
     return std::nullopt;  // an ADD or DEL of the attachment is not finished
   }
-  const state::Record record = RecordFromPrevResult(session, found);
-  state::Record only = record;
-  std::erase_if(only.parts, [&](const auto& part) { return !session.type.Provides(part.first); });
-  if (!HasElements(session.host, only)) {
+  state::Record record = RecordFromPrevResult(session, found);
+  record.created = found ? found->created : 0;
+  if (!HasElements(session.host, record.Only(session.type.parts))) {
     return std::nullopt;
   }
   return Rebuilt(session, record, mismatches);

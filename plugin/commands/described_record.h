@@ -2,8 +2,8 @@
 // before the interface of the attachment is made; for the rules of firewall or portmap, when
 // earlier plugins have made the interface; and for an attachment whose record was lost.
 //
-// Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
-//          kChanged if the interface is gone; kKernel, kIo.
+// Errors   kChanged if the interface is gone; kKernel, kIo; from RebuildInterface() kInvalidConfig
+//          if a published port's hostIP has a family that the container lacks.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace nomad_bridge::commands {
 
 // Returns what is known of the attachment before it has an address. `config` is the session's
 // config, or a changed copy.
-[[nodiscard]] state::Record IntentOf(Session& session, const config::Config& config);
+[[nodiscard]] state::Record IntentOnNode(Session& session, const config::Config& config);
 
 // Returns the record of an attachment on which earlier plugins have run. `earlier` is the record,
 // if there is one. If the link is not ours, its addresses and its host side come from prevResult.
@@ -33,8 +33,8 @@ namespace nomad_bridge::commands {
 [[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session,
                                                             Mismatches& mismatches);
 
-// Rebuilds a record of the rules of firewall or portmap, if the kernel has some of them. Adds them
-// to `found`.
+// Rebuilds a record of the rules of firewall or portmap, if the kernel has one of their elements.
+// Adds them to `found`.
 [[nodiscard]] std::optional<state::Record> RebuildRules(Session& session,
                                                         const std::optional<state::Record>& found,
                                                         Mismatches& mismatches);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
 #include "plugin/cni/delegate.h"
@@ -55,7 +56,10 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
   attachment::Collection collection{.network = request.id.network, .data_dir = lenient.data_dir};
   if (!valid) {
-    attachment::Collect(host, collection, Mode::kRepair);
+    const attachment::ReconcileReport report = attachment::Collect(host, collection, Mode::kRepair);
+    for (const attachment::ReconcileReport::Failure& each : report.failed) {
+      LogLine("{}, ignoring", each.text);
+    }
     return;
   }
 

@@ -108,7 +108,9 @@ void RemoveEarlier(state::Host& host,
     // attachment. A newer release's record is never rewritten (record_store.h).
     const state::Record leaving = earlier->With(earlier->AllParts(), state::Phase::kLeaving);
     cni::Parts parts = earlier->AllParts();
-    parts.erase(cni::Part::kAddress);
+    if (!earlier->ipam.delegated) {
+      parts.erase(cni::Part::kAddress);  // it gets the same addresses again
+    }
     cni::ErrorList(attachment::Remove(host, leaving, parts)).ThrowIfAny(failed);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
     cni::ErrorList failures;

@@ -57,8 +57,9 @@ struct Removal {
 
 // Makes way for a new ADD: removes the rules and the link that an earlier ADD of `id` left, in any
 // namespace. The leases and the record stay, so that the new ADD gets the same addresses; `undo`
-// gets a step that removes them. If there is no record (`earlier`), removes the leases in
-// `data_dir`, too. Throws kIncomplete, or an error of the kernel.
+// gets a step that removes them. Addresses of another IPAM plugin are released. If there is no
+// record (`earlier`), removes the leases in `data_dir`, too. Throws kIncomplete, or an error of the
+// kernel.
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,

@@ -72,6 +72,7 @@ struct Judgement {
   std::optional<std::string> in;   // chain for what reaches it; nullopt: nothing is judged
   std::optional<std::string> out;  // chain for what it sends; nullopt: nothing is judged
 
+  [[nodiscard]] bool IsAny() const { return in || out; }
   // Returns whether the policies may refuse anything. Audited policies refuse nothing.
   [[nodiscard]] bool MayRefuse() const;
   auto operator<=>(const Judgement&) const = default;

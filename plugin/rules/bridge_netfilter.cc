@@ -75,8 +75,7 @@ bool MayPoliciesApply(state::Host& host, const rtnl::Link& bridge, const state::
   if (program.empty() || link::IsMadeByUs(bridge)) {
     return !program.empty();
   }
-  const policy::Judgement judgement = JudgementOf(record, program);
-  return judgement.in || judgement.out;
+  return JudgementOf(record, program).IsAny();
 }
 
 // Finds bridges of another plugin by their ports.
@@ -105,8 +104,7 @@ std::string KeyOf(state::Host& host, const state::Record& record) {
 }  // namespace
 
 std::optional<Mismatch> FindTaggedTraffic(state::Host& host, const state::Record& record) {
-  const policy::Judgement judgement = JudgementOf(record, host.policy.Program());
-  if ((!judgement.in && !judgement.out) || !record.link.port.vlans ||
+  if (!JudgementOf(record, host.policy.Program()).IsAny() || !record.link.port.vlans ||
       record.link.port.vlans->tagged.empty()) {
     return std::nullopt;
   }

@@ -46,7 +46,7 @@ bool IsCurrent(const std::optional<About>& about, state::Host& host) {
 
 // Returns the live parts of every live attachment, as judged by the policies in force. The oldest
 // is the first: a port that a container publishes in two networks belongs to the first.
-std::vector<state::Record> FindLive(state::Host& host, const link::ListedVeths* listed) {
+std::vector<state::Record> AllLive(state::Host& host, const link::ListedVeths* listed) {
   std::vector<state::Record> records = host.records.All();
   std::erase_if(records, [&](const state::Record& record) {
     const std::optional<rtnl::Link> veth =
@@ -98,7 +98,7 @@ std::vector<ForwardHook> HooksOf(const std::vector<state::Record>& records, int 
 class Wanted {
  public:
   Wanted(state::Host& host, const state::Record* added, const link::ListedVeths* listed)
-      : host_(host), about_(firewall::FindAbout(host.nft)), live_(FindLive(host, listed)) {
+      : host_(host), about_(firewall::FindAbout(host.nft)), live_(AllLive(host, listed)) {
     mark_bit_ = FindMarkBit(added);
     for (state::Record& record : live_) {
       record = WithPolicies(record.OnlyLive(), host.policy.Program());
@@ -287,7 +287,7 @@ std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& re
     if (presences[i] != firewall::Presence::kSame &&
         !(presences[i] == firewall::Presence::kDifferent &&
           IsWithSibling(host, live, elements[i]))) {
-      const firewall::OwnSet* const own = FindSet(elements[i]);
+      const firewall::OwnSet* const own = FindRow(elements[i]);
       mismatches.push_back(
           firewall::MismatchOf(own == nullptr ? nullptr : &own->set, elements[i], presences[i]));
     }

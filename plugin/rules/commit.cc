@@ -46,7 +46,7 @@ class Transaction {
   Transaction(state::Host& host, const state::Record& record)
       : host_(host), record_(record), change_{.add = ElementsOf(record.Finished().OnlyLive())} {}
 
-  [[nodiscard]] std::vector<StaleOwner> Run() {
+  [[nodiscard]] std::vector<StaleOwner> Run(Finishes finishes) {
     // First: what others have removed is restored even if this attachment is refused, and a port
     // does not count as free only because somebody flushed its element.
     EnsureTables(host_, record_);
@@ -69,7 +69,7 @@ class Transaction {
     }
     // Still under the rules' lock: otherwise a command could find the elements in force while the
     // record says kMaking, and conclude that a killed command left them.
-    if (record_.IsAny(state::Phase::kMaking)) {
+    if (finishes == Finishes::kYes && record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
     return std::move(stale_owners_);
@@ -152,11 +152,11 @@ bool ShowsAllElements(state::Host& host, const state::Record& record) {
 
 }  // namespace
 
-std::vector<StaleOwner> Commit(state::Host& host, const state::Record& record) {
+std::vector<StaleOwner> Commit(state::Host& host, const state::Record& record, Finishes finishes) {
   // Held from the comparison to the end of the commit, so that tables and policies stay the same.
   const FileLock one_at_a_time = host.records.LockRules();
   const state::Record current = WithCurrentPolicies(host, record);
-  return Transaction(host, current).Run();
+  return Transaction(host, current).Run(finishes);
 }
 
 void RemoveElements(state::Host& host, const state::Record& record, const cni::Parts& parts) {

@@ -12,11 +12,16 @@
 
 namespace nomad_bridge::rules {
 
+// Whether an attachment's ADD needs another commit after this one.
+enum class Finishes { kNo, kYes };
+
 // Makes sure that the tables are right (check_ruleset.h), then adds all elements of `record`. With
-// the commit, parts of `record` in phase kMaking become live in its file. Conflicting elements of
-// stale attachments are taken over. Returns the owners that have a record, for the caller to
-// remove.
-[[nodiscard]] std::vector<StaleOwner> Commit(state::Host& host, const state::Record& record);
+// the commit that finishes, parts of `record` in phase kMaking become live in its file. Conflicting
+// elements of stale attachments are taken over. Returns the owners that have a record, for the
+// caller to remove.
+[[nodiscard]] std::vector<StaleOwner> Commit(state::Host& host,
+                                             const state::Record& record,
+                                             Finishes finishes);
 
 // Removes the elements of `parts` of `record`, and shared elements that no attachment needs any
 // more. Elements that belong to another owner by now stay. Compares nothing else, because a DEL has

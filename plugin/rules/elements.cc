@@ -177,15 +177,26 @@ std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view o
 
 cni::Parts PartsOf(const nft::Element& element) {
   using enum cni::Part;
-  // In the order of firewall::Role.
-  static const std::array<cni::Parts, 6> kPartsOf = {
-      {{}, {kLink, kMasquerade, kForward, kPorts}, {kForward}, {kMasquerade}, {kPorts}, {kLink}}};
-  const firewall::OwnSet* const own = FindSet(element);
-  return own == nullptr ? cni::Parts() : kPartsOf.at(static_cast<std::size_t>(own->role));
+  const firewall::OwnSet* const own = FindRow(element);
+  switch (own == nullptr ? firewall::Role::kNone : own->role) {
+    case firewall::Role::kNone:
+      return {};
+    case firewall::Role::kAny:
+      return {kLink, kMasquerade, kForward, kPorts};
+    case firewall::Role::kForwarding:
+      return {kForward};
+    case firewall::Role::kMasquerade:
+      return {kMasquerade};
+    case firewall::Role::kPorts:
+      return {kPorts};
+    case firewall::Role::kSource:
+      return {kLink};
+  }
+  return {};
 }
 
 std::optional<Ip> AddressOf(const nft::Element& element) {
-  const firewall::OwnSet* const own = FindSet(element);
+  const firewall::OwnSet* const own = FindRow(element);
   if (own == nullptr) {
     return std::nullopt;
   }
@@ -200,7 +211,7 @@ std::optional<Ip> AddressOf(const nft::Element& element) {
 }
 
 std::optional<std::string> FindIfname(const nft::Element& element) {
-  const firewall::OwnSet* const own = FindSet(element);
+  const firewall::OwnSet* const own = FindRow(element);
   return own != nullptr && own->set.key.front() == nft::Type::kIfname
              ? std::optional(std::string(element.key.begin(), std::ranges::find(element.key, 0)))
              : std::nullopt;

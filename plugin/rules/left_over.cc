@@ -139,7 +139,7 @@ void CheckLeftOver(state::Host& host, const std::set<AttachmentId>& valid, Misma
   const std::vector<nft::Element> elements = FindLeftOver(host, valid);
   std::vector<Mismatch> found;
   for (const nft::Element& element : elements) {
-    const firewall::OwnSet* const own = FindSet(element);
+    const firewall::OwnSet* const own = FindRow(element);
     const std::string name = firewall::Name(own == nullptr ? nullptr : &own->set, element);
     found.push_back({.area = Mismatch::Area::kLeftOver,
                      .owner = std::string(element.owner()),

@@ -54,12 +54,12 @@ class StepRules {
       return {};  // the node's own packets are not forwarded
     }
     if (!HasFamily()) {
-      return {Finished(nft::Rule(), Family::kIpv4)};
+      return {Completed(nft::Rule(), Family::kIpv4)};
     }
     std::vector<nft::Rule> rules;
     rules.reserve(kFamilies.size());
     for (const Family family : kFamilies) {
-      rules.push_back(Finished(nft::Rule().Only(family), family));
+      rules.push_back(Completed(nft::Rule().Only(family), family));
     }
     return rules;
   }
@@ -86,7 +86,7 @@ class StepRules {
     return is_about_source_ ? rule.SaddrIn(set) : rule.DaddrIn(set);
   }
 
-  [[nodiscard]] nft::Rule Finished(nft::Rule rule, Family family) const {
+  [[nodiscard]] nft::Rule Completed(nft::Rule rule, Family family) const {
     MatchPeer(rule, family);
     if (IsIcmp() && family == Family::kIpv6) {
       rule.L4Proto(IPPROTO_ICMPV6);
@@ -353,10 +353,6 @@ std::vector<nft::Element> ListElements(const policy::Program& program) {
     }
   }
   return elements;
-}
-
-bool IsInList(const nft::Element& element) {
-  return element.set.starts_with(kPrefixes);
 }
 
 }  // namespace nomad_bridge::rules

@@ -77,7 +77,5 @@ void AddPolicies(const policy::Program& program,
 [[nodiscard]] std::vector<std::string> PeerSetsOf(const policy::Chain& chain);
 // Returns the elements of the lists of prefixes, which all attachments share.
 [[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
-// Returns whether `element` is in such a list.
-[[nodiscard]] bool IsInList(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

@@ -18,7 +18,7 @@ namespace nomad_bridge::rules {
 // ports on this node's addresses, because conntrack would translate them to the earlier target.
 // Flows to the same port elsewhere stay, except unanswered IPv6 flows: the next packet begins these
 // again. For part kAddress, deletes flows from and to its addresses, because the next owner of an
-// address would get them. Deletes IPv6 flows only if the address is from a range of fewer than
+// address would get them. Deletes IPv6 flows only if the address is from a range of at most
 // 65,536 addresses, because the search for an entry takes longer than the rest of a DEL.
 void DeleteStaleConntrack(state::Host& host, const state::Record& record, const cni::Parts& parts);
 

@@ -42,13 +42,9 @@ firewall::Tables NodeTables(int accept_mark_bit,
   return tables;
 }
 
-firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
-  return NodeTables(accept_mark_bit, has_port_filter, {.program = {}, .kinds = {}});
-}
-
 // Sets named "sel4-1f2e..." and "adr6-..." are made for policies. The part of the name before the
 // hyphen selects the row.
-const firewall::OwnSet* FindSet(const nft::Element& element) {
+const firewall::OwnSet* FindRow(const nft::Element& element) {
   static const std::vector<firewall::OwnSet> kSets = AllSets();
   const std::string_view name = std::string_view(element.set).substr(0, element.set.find('-'));
   const auto found = std::ranges::find_if(kSets, [&](const firewall::OwnSet& own) {

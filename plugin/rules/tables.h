@@ -19,8 +19,6 @@ struct NodePolicies {
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit,
                                           bool has_port_filter,
                                           const NodePolicies& policies);
-// The same without policies.
-[[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter);
 
 // A hash of those tables. If the tables in the kernel name another (firewall/about.h), another
 // release made them. It is a constant because describing the tables takes longer than the rest of a
@@ -29,6 +27,6 @@ constexpr const char* kTablesRevision = "aa3b005363d44977";
 
 // Returns the row that describes the set of `element`; nullptr if no contributor has a set of that
 // name. Sets made for policies share one row if their names have the same prefix.
-[[nodiscard]] const firewall::OwnSet* FindSet(const nft::Element& element);
+[[nodiscard]] const firewall::OwnSet* FindRow(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

@@ -16,6 +16,8 @@
 namespace nomad_bridge::state {
 namespace {
 
+constexpr std::size_t kMaxZombies = 64;
+
 std::string Path() {
   return Cat(kStateDirectory, "/.children");
 }

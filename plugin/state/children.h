@@ -2,7 +2,7 @@
 // (netlink/core/background_request.h).
 //
 // Zombies  The process that inherits the children reaps them. A process 1 that reaps late, or
-//          never, gets `kMaxZombies` of them, and some more if many commands end at once. Then
+//          never, gets 64 of them, and some more if many commands end at once. Then
 //          commands wait for the kernel themselves.
 // Shapes   /run/nomad-bridge/.children   pids in decimal, each followed by '\n'
 // Errors   None: problems with that file are ignored.
@@ -13,8 +13,6 @@
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::state {
-
-constexpr int kMaxZombies = 64;
 
 [[nodiscard]] bool MayStartChild();
 void NoteChild(pid_t pid);

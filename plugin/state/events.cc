@@ -33,6 +33,7 @@ constexpr std::array kCodes = {Code::kIncompatibleVersion,
                                Code::kPoolExhausted,
                                Code::kConflict,
                                Code::kChanged,
+                               Code::kIncomplete,
                                Code::kDelegate,
                                Code::kInternal};
 

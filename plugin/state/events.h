@@ -3,8 +3,8 @@
 // Shapes   /run/nomad-bridge/.counts/refused-<code>, .counts/repaired-<area>: a file's size is its
 //          count. A command appends a byte for each event of a kind, in one call. So nobody needs a
 //          lock, and a killed command has counted all of these events or none.
-// Limits   A file per area, and per code of our own ADDs. Other codes, which only an IPAM plugin
-//          uses, are counted in "refused-other".
+// Limits   A file per area, and per code of our own ADDs. Other codes, such as those of an IPAM
+//          plugin, are counted in "refused-other".
 // Errors   None: counting never fails a command. `doctor` reports if /run is full.
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "plugin/state/record.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "base/text.h"
 #include "plugin/state/kernel_names.h"
@@ -105,6 +106,7 @@ Record IntentOf(const cni::Request& request,
                       .labels = config.labels,
                       .netns_path = request.netns_path,
                       .netns = container,
+                      .created = static_cast<std::uint64_t>(std::time(nullptr)),
                       .link = {config.link},
                       .ipam = {.data_dir = config.ipam.data_dir, .ranges = config.ipam.ranges},
                       .rules = {config.rules}};

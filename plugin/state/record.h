@@ -146,8 +146,8 @@ struct Record {
   [[nodiscard]] Mac ContainerMac() const;
 };
 
-// Returns all that is known of an attachment before its first change. The addresses come later,
-// from IPAM.
+// Returns all that is known of an attachment before its first change, which its ADD begins now. The
+// addresses come later, from IPAM.
 [[nodiscard]] Record IntentOf(const cni::Request& request,
                               const cni::PluginType& type,
                               const config::Config& config,

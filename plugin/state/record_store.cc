@@ -58,9 +58,9 @@ std::optional<std::string> FindRecordText(const std::string& path) {
 }
 
 // Returns the byte of the lock file: odd for attachments, even for pools, and never the byte of the
-// rules.
+// rules. It is the same in every release, because releases share the lock file.
 std::uint64_t LockByte(const AttachmentId& id) {
-  return HashOf(id) | 1;
+  return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
 }
 
 std::uint64_t PoolByte(const std::string& network) {
@@ -68,10 +68,6 @@ std::uint64_t PoolByte(const std::string& network) {
 }
 
 }  // namespace
-
-std::uint64_t HashOf(const AttachmentId& id) {
-  return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname));
-}
 
 const StoredRecord& Records::Parse(const std::string& path, const std::string& text) const {
   const auto known = parsed_.find(path);

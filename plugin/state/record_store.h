@@ -30,10 +30,6 @@
 
 namespace nomad_bridge::state {
 
-// Returns a hash of the id's three names. It is the same in every release, because releases share
-// the lock file.
-[[nodiscard]] std::uint64_t HashOf(const AttachmentId& id);
-
 class Records {
  public:
   // Accesses the records of `here`: this boot and host namespace.

@@ -80,19 +80,23 @@ TEST(TablesRevision, IsTheHashOfTheTables) {
       << "a set, a chain or a rule has changed: this is what kTablesRevision is now";
 }
 
+firewall::Tables WithoutPolicies(int accept_mark_bit, bool has_port_filter) {
+  return NodeTables(accept_mark_bit, has_port_filter, {.program = {}, .kinds = {}});
+}
+
 TEST(NodeTables, HaveEachContributorsSetsAndChains) {
-  const firewall::Tables tables = NodeTables(12, true);
+  const firewall::Tables tables = WithoutPolicies(12, true);
   ASSERT_EQ(tables.size(), 2U);
   EXPECT_NE(tables[0].FindSet("alloc6"), nullptr);
   EXPECT_NE(tables[0].FindSet("hostip4"), nullptr);
   EXPECT_NE(tables[0].FindChain("hostports"), nullptr);
   EXPECT_NE(tables[1].FindSet("source6"), nullptr);
-  EXPECT_EQ(NodeTables(12, false).size(), 1U);
+  EXPECT_EQ(WithoutPolicies(12, false).size(), 1U);
 }
 
 TEST(NodeTables, HaveTheRulesOfAllContributorsInAChainThatTheyShare) {
   const firewall::Tables alone = firewall::Assemble({&firewall::kForwarding}, 12);
-  const firewall::Tables all = NodeTables(12, false);
+  const firewall::Tables all = WithoutPolicies(12, false);
   const nft::Chain& shorter = *alone[0].FindChain("postrouting");
   const nft::Chain& chain = *all[0].FindChain("postrouting");
   EXPECT_EQ(chain.hook, shorter.hook);
