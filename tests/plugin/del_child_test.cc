@@ -171,8 +171,14 @@ TEST_F(DelChild, DoesNotHideALinkThatWasNotDeleted) {
 
 // ---- under the five names: a child of each that removes rules, which waits until they are freed
 
+// Behind the reference's bridge: behind ours, the DEL of bridge removes everything.
 class NamedDelChild : public DelChild, public ::testing::WithParamInterface<const char*> {
  protected:
+  NamedDelChild() {
+    MustDelFrom(network_,
+                MustAdd(network_, {.container_id = "first", .netns = container().path()}));
+  }
+
   // DEL of the list, up to the plugin whose child is looked at.
   Command AttachForDelOf(const std::string& name) {
     const Attached attached = MustAdd(network_,
@@ -188,7 +194,8 @@ class NamedDelChild : public DelChild, public ::testing::WithParamInterface<cons
     return EntryCommand("DEL", network_, index, attached, attached.result);
   }
 
-  const Network network_ = ByOurs(Conflist("nomad_builtin_bridge"));
+  const Network network_{.list = Conflist("nomad_builtin_bridge"),
+                         .path = MixedPath({"firewall", "portmap"})};
   Attached attached_;
 };
 

@@ -150,6 +150,17 @@ TEST_F(AttachedByNames, DelOfTheBridgeRemovesTheRulesOfAll) {
   }
 }
 
+TEST_F(AttachedByNames, DelOfTheRulesLeavesThemAlsoIfTheRecordIsLost) {
+  EnsureFileGone(RecordOf("alloc-1"));
+  const Snapshot whole = TakeSnapshot();
+  RunEntries("DEL", {3, 2});
+  EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
+  ExpectPage(8080);
+  RunEntries("DEL", {1});
+  EXPECT_EQ(Elements("port4"), json::array());
+  EXPECT_THAT(Leased(), IsEmpty());
+}
+
 TEST_F(AttachedByNames, ADelAndAnAddOfOnePartRestoreTheAttachment) {
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {3U, 2U}) {

@@ -51,6 +51,45 @@ TEST_F(Reboot, FreesARequestedAddress) {
   EXPECT_EQ(FindFile(Cat(kOnDisk, "/172.26.64.2")), "static\r\neth0");
 }
 
+// Each container comes again, in another order, and gets the address that it had.
+TEST_F(Reboot, GivesEachContainerItsOwnAddressAgain) {
+  std::map<std::string, std::string> addresses;
+  for (const char* const id : {"one", "two", "three"}) {
+    Node& node = AddContainer(id);
+    addresses[id] = AddressOf(Add(id, node));
+    KillContainer(node);
+  }
+  Happen();
+  for (const char* const id : {"three", "one", "two"}) {
+    Node& again = AddContainer(Cat(id, "-again"));
+    EXPECT_EQ(AddressOf(Add(id, again)), addresses.at(id)) << id;
+    EXPECT_EQ(AddressOf(Add(id, again)), addresses.at(id)) << id << ", a second ADD";
+  }
+  EXPECT_THAT(Leased(kOnDisk), SizeIs(3)) << "none has two";
+  for (const char* const id : {"two", "three"}) {
+    Succeeded(RunPlugin("DEL", Plain().dump(), As(id, container()), "bridge"));
+  }
+  EXPECT_EQ(Leased(kOnDisk), (std::set<std::string>{addresses.at("one")}));
+}
+
+// With the network's last DEL, and not before.
+TEST_F(Reboot, LeavesNoDirectoryOfANetworkThatIsGone) {
+  Add("one", AddContainer("one"));
+  Add("two", AddContainer("two"));
+  Succeeded(RunPlugin("DEL", Plain().dump(), As("one", container()), "bridge"));
+  EXPECT_TRUE(fs::exists(Cat(kOnDisk, "/last_reserved_ip.0")));
+  Succeeded(RunPlugin("DEL", Plain().dump(), As("two", container()), "bridge"));
+  EXPECT_FALSE(fs::exists(kOnDisk));
+}
+
+// An operator reserves an address by a file of any content.
+TEST_F(Reboot, LeavesADirectoryWithAReservedAddress) {
+  Add("one", AddContainer("one"));
+  ReplaceFile(Cat(kOnDisk, "/172.26.64.9"), "the printer");
+  Succeeded(RunPlugin("DEL", Plain().dump(), As("one", container()), "bridge"));
+  EXPECT_EQ(FindFile(Cat(kOnDisk, "/172.26.64.9")), "the printer");
+}
+
 // Of the reference plugin perhaps, which keeps no records.
 TEST_F(Reboot, IsNotAssumedIfRecordsAreLost) {
   Add("web", container(), Plain());

@@ -153,6 +153,22 @@ TEST_F(TwoNetworks, RemainingNetworkHasThePort) {
   EXPECT_EQ(Answer(), "");
 }
 
+// The DEL has done its own work. No port can be published without the policies in force.
+TEST_F(TwoNetworks, ADelDoesNotFailBecauseTheOtherCannotHaveThePort) {
+  Must("ADD", One());
+  const json two = WithResult(Two(), Must("ADD", Two()));
+  ReplaceFile("/run/nomad-bridge/.policy", "damaged");
+
+  const Outcome del = Do("DEL", One());
+
+  EXPECT_THAT(del, Exits(0, Err(HasSubstr("cannot publish the ports of container 'web'"))));
+  EXPECT_EQ(FindFile(RecordOf("web")), std::nullopt);
+  EnsureFileGone("/run/nomad-bridge/.policy");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  Must("CHECK", two);
+  EXPECT_EQ(Answer(), "web") << "repaired";
+}
+
 TEST_F(TwoNetworks, LeaveNoTrace) {
   AddBoth();
   DelBoth();
