@@ -23,7 +23,7 @@ PRIVATE_HEADERS = {"netlink/core/handles.h", "netlink/core/message.h", "netlink/
                    "netlink/nft/codec.h"}
 OWNERS = {"base/fd.h", "netlink/core/handles.h"}
 STARTERS = {"base/subprocess.cc", "netlink/core/background_request.cc", "netlink/probe/pending_reset.cc"}
-JSON_FILES = ["plugin/cni/*", "plugin/cli/*", "plugin/policy/document.cc", "plugin/state/*json*.cc"]
+JSON_FILES = ["plugin/cni/*", "plugin/cli/*", "plugin/policy/document.cc", "plugin/policy/program_json.cc", "plugin/state/*json*.cc"]
 MOST_LINES = 500
 FORBIDDEN = [
     (r"(^|[^\w])(system|popen|u?sleep|nanosleep|sleep_for|sleep_until)\(", set(), "starts a shell or sleeps"),

@@ -19,9 +19,9 @@ namespace {
 
 std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
   std::vector<policy::Selector> all = {policy.selector};
-  for (const policy::Peer& peer : PeersOf(policy)) {
-    if (peer.kind == policy::Peer::Kind::kSelector) {
-      all.push_back(peer.selector);
+  for (const policy::Peer* const peer : PeersOf(policy)) {
+    if (peer->kind == policy::Peer::Kind::kSelector) {
+      all.push_back(peer->selector);
     }
   }
   return all;

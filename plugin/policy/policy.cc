@@ -81,11 +81,13 @@ std::string Text(const Ports& ports) {
   return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));
 }
 
-std::vector<Peer> PeersOf(const Policy& policy) {
-  std::vector<Peer> peers;
+std::vector<const Peer*> PeersOf(const Policy& policy) {
+  std::vector<const Peer*> peers;
   for (const std::vector<Entry>* const entries : {&policy.allow, &policy.deny}) {
     for (const Entry& entry : *entries) {
-      Append(peers, entry.peers);
+      for (const Peer& peer : entry.peers) {
+        peers.push_back(&peer);
+      }
     }
   }
   return peers;

@@ -102,7 +102,7 @@ struct Policy {
 };
 
 // Returns all peers that its entries name.
-[[nodiscard]] std::vector<Peer> PeersOf(const Policy& policy);
+[[nodiscard]] std::vector<const Peer*> PeersOf(const Policy& policy);
 
 struct Policies {
   // Lists by name; a prefix that a peer names is a list under its own text. Sorted, merged, host

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/policy/program_text.h"
 
 namespace nomad_bridge::policy {
 namespace {
@@ -26,6 +26,23 @@ constexpr std::size_t kMaxCommentBytes = 100;
 
 using PolicyList = std::vector<const Policy*>;
 
+// Returns an unambiguous text of a selector, for a hash. No label contains a tab.
+std::string KeyOf(const Selector& selector) {
+  return Cat(selector.nomad_namespace, '\t', selector.job, '\t', selector.group);
+}
+
+// Returns an unambiguous text of an entry, for a hash.
+std::string KeyOf(const Entry& entry) {
+  std::string key;
+  for (const Ports& ports : entry.ports) {
+    key += Cat(Text(ports), '\n');
+  }
+  for (const Peer& peer : entry.peers) {
+    key += Cat(static_cast<int>(peer.kind), '\t', KeyOf(peer.selector), '\t', peer.addresses, '\n');
+  }
+  return key;
+}
+
 // Names the counter of `part` of a policy, with a hash of the content: another rule has another
 // counter. Neither `part` nor a hash contains '-', so names of different policies differ.
 std::string CounterName(const Policy& policy, std::string_view part, std::string_view content) {
@@ -39,13 +56,13 @@ struct Counted {
 };
 
 Counted AllowOf(const Policy& policy, std::size_t index) {
-  return {CounterName(policy, Cat(index), EntryText(policy.allow[index])),
+  return {CounterName(policy, Cat(index), KeyOf(policy.allow[index])),
           Cat(policy.name, '#', index)};
 }
 
 // An audited policy has a counter of its own: it did not refuse what it counts.
 Counted DenyOf(const Policy& policy, std::size_t index) {
-  const std::string content = Cat(EntryText(policy.deny[index]), policy.is_audited ? "audit" : "");
+  const std::string content = Cat(KeyOf(policy.deny[index]), policy.is_audited ? "audit" : "");
   return {CounterName(policy, Cat("deny", index), content), Cat(policy.name, "#deny", index)};
 }
 
@@ -87,6 +104,14 @@ PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bo
   return policies;
 }
 
+std::vector<const Peer*> AllPeers(const std::vector<Policy>& policies) {
+  std::vector<const Peer*> peers;
+  for (const Policy& policy : policies) {
+    Append(peers, PeersOf(policy));
+  }
+  return peers;
+}
+
 PolicyList Closed(PolicyList policies) {
   std::erase_if(policies, [](const Policy* policy) { return !policy->is_closed; });
   return policies;
@@ -94,7 +119,7 @@ PolicyList Closed(PolicyList policies) {
 
 // Hashes the exact selector, not its text for people: a job may have spaces in its name.
 std::string SetName(const Selector& selector) {
-  return Hex(StableHash(SelectorText(selector)), kNameDigits);
+  return Hex(StableHash(KeyOf(selector)), kNameDigits);
 }
 
 // Names the set of exactly this namespace; characters such as '*' are no glob here.
@@ -169,7 +194,7 @@ class Maker {
       case Peer::Kind::kSameNamespace:
         return {PeerIs::kMember, NamespaceSetName(nomad_namespace_)};
       case Peer::Kind::kAddresses:
-        return {PeerIs::kAddress, std::string(lists_.at(peer.addresses))};
+        return {PeerIs::kAddress, lists_.at(peer.addresses)};
       case Peer::Kind::kOutside:
         return {PeerIs::kOutside, ""};
       case Peer::Kind::kNode:
@@ -262,14 +287,16 @@ bool Judgement::MayRefuse() const {
   return refuses(in) || refuses(out);
 }
 
-Program::Program(const Policies& policies) : text_(Write(policies)) {}
+Program::Program(const Policies& policies) : Program(Write(policies)) {}
 
-bool Program::empty() const {
-  return Split(text_).judged.empty();
-}
-
-std::string Program::Revision() const {
-  return empty() ? "" : std::string(Split(text_).hash);
+Program::Program(std::string text) : text_(std::move(text)) {
+  std::string_view rest = text_;
+  const std::string_view line = TakeUntil('\n', rest);
+  if (!rest.ends_with('\n')) {
+    throw Error(Code::kDecode, "the compiled policies are cut off");
+  }
+  compiled_ = ReadCompiled(line);
+  revision_ = empty() ? "" : Hex(StableHash(line), kNameDigits);
 }
 
 const Judgement& Program::JudgementOf(const cni::Workload& workload) const {
@@ -291,24 +318,29 @@ Program::Kind Program::MakeKind(const cni::Workload& workload) const {
   if (workload.nomad_namespace.empty()) {
     return kind;
   }
-  Selected selected = Select(Split(text_).judged, &workload);
-  for (const Selector& peer : selected.peers) {
-    kind.judgement.sets.push_back(SetName(peer));
+  for (const Policy& policy : compiled_.policies) {
+    if (Selects(policy.selector, workload)) {
+      kind.policies.push_back(policy);
+    }
   }
-  if (selected.has_same_namespace) {
-    kind.judgement.sets.push_back(NamespaceSetName(workload.nomad_namespace));
+  std::set<std::string> sets;
+  for (const Peer* const peer : AllPeers(compiled_.policies)) {
+    if (peer->kind == Peer::Kind::kSameNamespace) {
+      sets.insert(NamespaceSetName(workload.nomad_namespace));
+    } else if (peer->kind == Peer::Kind::kSelector && Selects(peer->selector, workload)) {
+      sets.insert(SetName(peer->selector));
+    }
   }
-  std::ranges::sort(kind.judgement.sets);
+  kind.judgement.sets.assign(sets.begin(), sets.end());
   for (const auto& [direction, entrance] : {std::pair(Direction::kTo, &kind.judgement.in),
                                             std::pair(Direction::kFrom, &kind.judgement.out)}) {
     std::vector<Chain> chains =
-        Maker(direction, workload.nomad_namespace, selected.lists).Make(selected.policies);
+        Maker(direction, workload.nomad_namespace, compiled_.lists).Make(kind.policies);
     if (!chains.empty()) {
       *entrance = chains.back().name;
     }
     Append(kind.chains, std::move(chains));
   }
-  kind.policies = std::move(selected.policies);
   return kind;
 }
 
@@ -326,18 +358,19 @@ std::vector<Policy> Program::PoliciesAbout(Direction direction,
   return counting;
 }
 
-const std::map<std::string, std::vector<Cidr>>& Program::Lists() const {
+const Lists& Program::Lists() const {
   if (!lists_) {
-    lists_ = ReadLists(Split(text_).lists);
+    std::string_view rest = text_;
+    static_cast<void>(TakeUntil('\n', rest));
+    lists_ = ReadLists(rest);
   }
   return *lists_;
 }
 
 std::map<std::string, CounterOf> Program::Counters() const {
   using What = CounterOf::What;
-  const Selected all = Select(Split(text_).judged, nullptr);
   std::map<std::string, CounterOf> counters;
-  for (const Policy& policy : all.policies) {
+  for (const Policy& policy : compiled_.policies) {
     const auto add = [&](const Counted& counted, What what, std::string words) {
       counters[counted.counter] = {
           policy.name, counted.rule, what, policy.is_audited, std::move(words)};
@@ -358,24 +391,17 @@ std::map<std::string, CounterOf> Program::Counters() const {
 
 std::map<std::string, std::string> Program::SetTexts(
     const std::set<std::string>& namespaces) const {
-  const Selected all = Select(Split(text_).judged, nullptr);
   std::map<std::string, std::string> texts;
-  for (const Selector& peer : all.peers) {
-    texts[SetName(peer)] = policy::Text(peer);
-  }
-  if (all.has_same_namespace) {
-    for (const std::string& nomad_namespace : namespaces) {
-      texts[NamespaceSetName(nomad_namespace)] = Cat("same-namespace ", nomad_namespace);
+  for (const Peer* const peer : AllPeers(compiled_.policies)) {
+    if (peer->kind == Peer::Kind::kSelector) {
+      texts[SetName(peer->selector)] = policy::Text(peer->selector);
+    } else if (peer->kind == Peer::Kind::kSameNamespace) {
+      for (const std::string& nomad_namespace : namespaces) {
+        texts[NamespaceSetName(nomad_namespace)] = Cat("same-namespace ", nomad_namespace);
+      }
     }
   }
   return texts;
-}
-
-Program Program::Parse(std::string text) {
-  RequireWhole(text);
-  Program program;
-  program.text_ = std::move(text);
-  return program;
 }
 
 }  // namespace nomad_bridge::policy

@@ -12,7 +12,7 @@
 //         Chains: "in-9b21...", "out-1c...", "in-audit-9b21..." if it only counts. Counters:
 //         "api-0-5d2e", beginning with the policy's name, so that an unchanged rule goes on
 //         counting.
-// Errors  Parse() throws kDecode for a text that Text() has not written.
+// Errors  kDecode for a text that Text() has not returned.
 // Source  docs/policy.md
 #pragma once
 
@@ -26,6 +26,7 @@
 #include "base/ip.h"
 #include "plugin/cni/labels.h"
 #include "plugin/policy/policy.h"
+#include "plugin/policy/program_json.h"
 
 namespace nomad_bridge::policy {
 
@@ -89,17 +90,18 @@ struct CounterOf {
   std::string text;         // "allow from same-namespace", "refuse what is left"
 };
 
-// Keeps the text, and reads from it on demand, each thing once: an ADD asks for one workload
-// several times.
+// Makes what it is asked for on demand, each thing once: an ADD asks for one workload several times.
 class Program {
  public:
   Program() : Program(Policies()) {}
   explicit Program(const Policies& policies);
+  // Reads what Text() returns.
+  explicit Program(std::string text);
 
   // Returns whether there are no policies.
-  [[nodiscard]] bool empty() const;
-  // Returns a hash of the whole text; empty without policies.
-  [[nodiscard]] std::string Revision() const;
+  [[nodiscard]] bool empty() const { return compiled_.policies.empty(); }
+  // Returns a hash of the policies; empty without policies.
+  [[nodiscard]] const std::string& Revision() const { return revision_; }
 
   [[nodiscard]] const Judgement& JudgementOf(const cni::Workload& workload) const;
   // Returns the chains that the judgement of `workload` names, after the chains that they go to.
@@ -112,7 +114,7 @@ class Program {
 
   // Returns the address lists that policies name, under the names that steps use: "office-1c0e..."
   // with a hash of the content, or only a hash for a prefix that a peer names.
-  [[nodiscard]] const std::map<std::string, std::vector<Cidr>>& Lists() const;
+  [[nodiscard]] const policy::Lists& Lists() const;
   // Returns all counters by name.
   [[nodiscard]] std::map<std::string, CounterOf> Counters() const;
   // Returns for each set, by name, what it selects, for people: "namespace=prod job=lb". If some
@@ -120,9 +122,8 @@ class Program {
   [[nodiscard]] std::map<std::string, std::string> SetTexts(
       const std::set<std::string>& namespaces = {}) const;
 
-  // Text() returns the whole program in the form that ADD reads, and Parse() reads it.
+  // Returns the whole program in the form of program_json.h.
   [[nodiscard]] const std::string& Text() const { return text_; }
-  [[nodiscard]] static Program Parse(std::string text);
 
  private:
   struct Kind {
@@ -135,8 +136,10 @@ class Program {
   [[nodiscard]] Kind MakeKind(const cni::Workload& workload) const;
 
   std::string text_;
-  mutable std::map<cni::Workload, Kind> kinds_;  // read so far
-  mutable std::optional<std::map<std::string, std::vector<Cidr>>> lists_;
+  Compiled compiled_;
+  std::string revision_;
+  mutable std::map<cni::Workload, Kind> kinds_;  // made so far
+  mutable std::optional<policy::Lists> lists_;
 };
 
 }  // namespace nomad_bridge::policy

@@ -82,7 +82,7 @@ PolicyFile::Content PolicyFile::Parse(std::string_view text) const {
   try {
     return boot == boot_id_ ? Content{true,
                                       head == kNoDirectory ? std::string() : std::string(head),
-                                      policy::Program::Parse(std::string(text))}
+                                      policy::Program(std::string(text))}
                             : Content();
   } catch (const Error& error) {
     throw Damaged(error.what());
