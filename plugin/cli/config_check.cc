@@ -120,7 +120,6 @@ void RemarkOnPlugin(Checked& file, const cni::PluginConfig& plugin, const config
   if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && !ipam.empty() &&
       ipam != cni::kHostLocal) {
     RefuseTypo(ipam, {cni::kHostLocal});
-    file.remarks.push_back(Format("the IPAM plugin '{}' is not ours, not checked", ipam));
   }
 }
 
@@ -204,18 +203,10 @@ Checked CheckOne(const std::string& path, Networks& networks) {
 }
 
 std::string TextOf(const Checked& file) {
-  const std::string others = Joined(file.others, ", ", Quoted);
-  if (file.ours.empty()) {
-    return Format("{}: no plugin of ours in network '{}', not checked: {}\n",
-                  file.path,
-                  file.network,
-                  others);
-  }
-  return Format("{}: ok, network '{}'{}{}\n",
+  return Format("{}: {} network '{}'\n",
                 file.path,
-                file.network,
-                others.empty() ? "" : "; not ours, not checked: ",
-                others);
+                file.ours.empty() ? "no plugin of ours in" : "ok,",
+                file.network);
 }
 
 Json ToJson(const Checked& file) {
@@ -273,9 +264,9 @@ changes nothing. Needs no root. Names the file, the key, and what is allowed
 there. Also refuses two FILEs with the same network, or with subnets that
 overlap, and a subnet that another link of this node takes.
 
-Remarks name unknown keys, and ports that are not asked for. A plugin that is
-not ours is named and not checked; a name that is nearly ours is refused,
-unless there is such a plugin. Exit 1: invalid; 2: a file cannot be read.
+Remarks name unknown keys, and ports that are not asked for. Plugins that are
+not ours are not checked; a name that is nearly ours is refused, unless there
+is such a plugin. Exit 1: invalid; 2: a file cannot be read.
 )",
     .flags = kConfigCheckFlags,
     .run = RunConfigCheck};

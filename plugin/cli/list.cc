@@ -114,36 +114,6 @@ Json Document(const Inventory& inventory) {
           {"networks", ArrayOf(inventory.networks, network_json)}};
 }
 
-// Sorts by -sort; without -sort, keeps the order of the inventory.
-void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
-  const std::string* const typed = arguments.Find("sort");
-  if (typed == nullptr) {
-    return;
-  }
-  const std::string& key = *typed;
-  if (key == "age") {  // the youngest first
-    const auto created = [](const Attachment& each) {
-      return each.record ? each.record->created : 0;
-    };
-    return static_cast<void>(std::ranges::stable_sort(attachments, std::greater(), created));
-  }
-  if (!Contains(kFilterKeys, key)) {
-    throw UsageError(Format("-sort '{}'; allowed: age {}", key, Joined(kFilterKeys, " ")));
-  }
-  if (key == "addr") {
-    const auto address = [](const Attachment& each) {
-      return each.record && !each.record->ipam.addresses.empty()
-                 ? each.record->ipam.addresses.front().address
-                 : Ip();
-    };
-    return static_cast<void>(std::ranges::stable_sort(attachments, {}, address));
-  }
-  std::ranges::stable_sort(attachments, {}, [&](const Attachment& each) {
-    const std::vector<std::string> values = ValuesOf(each, key);
-    return values.empty() ? "" : values.front();
-  });
-}
-
 void Show(const Inventory& inventory, const Arguments& arguments) {
   if (arguments.Has("json")) {
     return PrintDocument(Document(inventory));
@@ -159,14 +129,13 @@ void Show(const Inventory& inventory, const Arguments& arguments) {
   Print(ids);
 }
 
-Inventory TakeSelected(state::Host& host, const Filters& filters, const Arguments& arguments) {
+Inventory TakeSelected(state::Host& host, const Filters& filters) {
   Inventory inventory = TakeInventory(host);
   if (inventory.is_complete) {
     CompareRules(host, inventory);
   }
   std::erase_if(inventory.attachments,
                 [&](const Attachment& each) { return !Matches(each, filters); });
-  Sort(inventory.attachments, arguments);
   return inventory;
 }
 
@@ -175,7 +144,7 @@ void Watch(state::Host& host, const Filters& filters, const Arguments& arguments
   constexpr std::chrono::milliseconds kPause{2000};
   const KeyMode keys;
   do {
-    const Inventory inventory = TakeSelected(host, filters, arguments);
+    const Inventory inventory = TakeSelected(host, filters);
     Print(Cat(kClearScreen,
               ShowTable(inventory, arguments.Has("wide")),
               Summary(inventory),
@@ -190,7 +159,7 @@ int RunList(const Arguments& arguments) {
     Watch(host, filters, arguments);
     return kYes;
   }
-  const Inventory inventory = TakeSelected(host, filters, arguments);
+  const Inventory inventory = TakeSelected(host, filters);
   RemarkOn(host, inventory);
   if (!inventory.is_complete && AsksForUntold(filters)) {
     return kUnknown;
@@ -202,7 +171,6 @@ int RunList(const Arguments& arguments) {
 constexpr std::array kListFlags = {
     Flag{"wide", nullptr, "whole IDs, all addresses, links, traffic; cuts nothing"},
     Flag{"q", nullptr, "whole IDs alone, a line each"},
-    Flag{"sort", "KEY", "by age, or by what a filter names: job, ns, addr, ..."},
     Flag{"watch", nullptr, "again every two seconds, until a key is pressed"},
     kJsonFlag};
 

@@ -24,7 +24,6 @@ namespace {
 constexpr std::array kShowFlags = {
     Flag{"graph", nullptr, "who reaches whom on this node, as Mermaid"},
     Flag{"jobs", nullptr, "with -graph: jobs for its nodes, instead of namespaces"},
-    Flag{"nft", nullptr, "the nft commands that print its chains and sets"},
     kJsonFlag};
 
 // Returns "namespace=prod job=lb"; empty for anyone.
@@ -111,47 +110,21 @@ Json ShownRuleJson(const Rule& rule) {
           {"packets", rule.packets ? Json(*rule.packets) : Json()}};
 }
 
-std::vector<std::string> NftCommands(const state::Record& record,
-                                     const std::vector<policy::Chain>& chains) {
-  std::vector<std::string> commands;
-  const auto add = [&](std::string_view kind, const std::string& name) {
-    const std::string command = Format("nft list {} inet nomad-bridge {}", kind, name);
-    if (!Contains(commands, command)) {
-      commands.push_back(command);
-    }
-  };
-  for (const policy::Chain& chain : chains) {
-    add("chain", chain.name);
-    add("chain", rules::AnswersOf(chain.name));
-    for (const std::string& set : rules::PeerSetsOf(chain)) {
-      add("set", set);
-    }
-  }
-  for (const nft::Element& element : rules::PolicyElements(record, "")) {
-    add(element.verdict ? "map" : "set", element.set);
-  }
-  return commands;
-}
-
 // An attachment, with the policies and rules that judge its connections.
 struct Shown {
   const Attachment& attachment;
   cni::Workload workload;
   Reach reach;
   std::vector<Rule> rules;
-  std::vector<std::string> nft;  // commands
 };
 
 Shown Examine(state::Host& host, const Attachment& attachment) {
   const policy::Program& program = host.policy.Program();
-  const state::Record record = rules::WithPolicies(*attachment.record, program);
-  const cni::Workload workload = record.Workload();
-  const std::vector<policy::Chain>& chains = program.ChainsOf(workload);
+  const cni::Workload workload = attachment.record->Workload();
   return {.attachment = attachment,
           .workload = workload,
           .reach = ReachOf(program, workload),
-          .rules = RulesOf(host, chains, workload.nomad_namespace),
-          .nft = NftCommands(record, chains)};
+          .rules = RulesOf(host, program.ChainsOf(workload), workload.nomad_namespace)};
 }
 
 std::string ShowRulesOf(const Shown& shown) {
@@ -175,12 +148,7 @@ Json ShownJson(const Shown& shown) {
           {"group", shown.workload.group},
           {"reachedBy", shown.reach.in},
           {"reachesBy", shown.reach.out},
-          {"rules", ArrayOf(shown.rules, ShownRuleJson)},
-          {"nft", shown.nft}};
-}
-
-std::string ShowCommands(const Shown& shown) {
-  return Joined(shown.nft, "", [](const std::string& command) { return Cat(command, '\n'); });
+          {"rules", ArrayOf(shown.rules, ShownRuleJson)}};
 }
 
 void CheckArguments(const Arguments& arguments) {
@@ -216,7 +184,7 @@ int RunShow(const Arguments& arguments) {
   if (arguments.Has("json")) {
     PrintDocument({{"attachments", ArrayOf(all, ShownJson)}});
   } else {
-    Print(Joined(all, "", arguments.Has("nft") ? ShowCommands : ShowRulesOf));
+    Print(Joined(all, "", ShowRulesOf));
   }
   return kYes;
 }

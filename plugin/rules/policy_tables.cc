@@ -17,6 +17,11 @@
 namespace nomad_bridge::rules {
 namespace {
 
+// Returns the name of the chain that judges answers by the rules of `chain`.
+std::string AnswersOf(const std::string& chain) {
+  return Cat(chain, "-answers");
+}
+
 using firewall::kFamilies;
 using firewall::SetName;
 
@@ -183,10 +188,6 @@ bool HasPolicyChains(state::Host& host) {
 
 }  // namespace
 
-std::string AnswersOf(const std::string& chain) {
-  return Cat(chain, "-answers");
-}
-
 bool KernelHasPolicies(state::Host& host) {
   const std::optional<firewall::About> about = firewall::FindAbout(host.nft);
   if (about && about->boot != host.boot) {
@@ -324,18 +325,6 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
     }
   }
   return elements;
-}
-
-std::vector<std::string> PeerSetsOf(const policy::Chain& chain) {
-  std::vector<std::string> sets;
-  for (const policy::Step& step : chain.steps) {
-    for (const Family family : kFamilies) {
-      if (std::string set = PeerSetOf(step, family); !set.empty()) {
-        sets.push_back(std::move(set));
-      }
-    }
-  }
-  return sets;
 }
 
 std::vector<nft::Element> ListElements(const policy::Program& program) {

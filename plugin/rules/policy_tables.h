@@ -71,10 +71,6 @@ void AddPolicies(const policy::Program& program,
 // Returns the elements of `record`, which has been judged, each with `comment`.
 [[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
                                                        const std::string& comment);
-// Returns the name of the chain that judges answers by the rules of `chain`.
-[[nodiscard]] std::string AnswersOf(const std::string& chain);
-// Returns the sets that the rules of `chain` look up.
-[[nodiscard]] std::vector<std::string> PeerSetsOf(const policy::Chain& chain);
 // Returns the elements of the lists of prefixes, which all attachments share.
 [[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
 

@@ -159,7 +159,7 @@ TEST_F(CommandLine, SuggestsNearNamesForUnknownWords) {
        "version has no flag '--no-colour'; did you mean 'no-color'?\nUsage: nomad-bridge version"},
       {{"list", "-jso"},
        "list has no flag '-jso'; did you mean 'json'?\nUsage: nomad-bridge list [-wide] [-q] "
-       "[-sort KEY] [-watch] [-json] [FILTER...]"},
+       "[-watch] [-json] [FILTER...]"},
       {{"config", "chekc"},
        "unknown command 'config chekc'; did you mean 'config check'?\nTry 'nomad-bridge help'"},
       {{"metrics", "-output"}, "-output wants a value\nUsage: nomad-bridge metrics [-output FILE]"},
@@ -172,7 +172,6 @@ TEST_F(CommandLine, SuggestsNearNamesForUnknownWords) {
 
 TEST_F(CommandLine, TakesFlagsBeforeTheCommandAndByTheirLetter) {
   EXPECT_EQ(Output("--json list"), Output("list -json"));
-  EXPECT_EQ(Output("-sort addr -json list"), Output("list -json"));
   EXPECT_TRUE(RunLine("-n -json reconcile").json.at("dryRun"));
   EXPECT_TRUE(RunLine("gc -json -n").json.at("dryRun"));
 }
@@ -218,7 +217,6 @@ TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "=", "n"}), ElementsAre("nomad"));
   EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "=", "x"}), IsEmpty());
   EXPECT_EQ(Output("completion -values ns"), "");
-  EXPECT_THAT(Completed({"nomad-bridge", "list", "-sort", "jo"}), IsEmpty());
   EXPECT_THAT(Completed({"nomad-bridge", "metrics", "-output", "=", "/proc/cmdl"}),
               ElementsAre("/proc/cmdline"));
   EXPECT_THAT(Completed({"nomad-bridge", "policy", "test", "--dir", "/proc/sys/net/ipv"}),

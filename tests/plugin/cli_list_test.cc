@@ -61,10 +61,6 @@ TEST_F(List, ShowsJobAddressPortsAndState) {
                 "ok\n"),
             Err("2 attachments; 4091 of 4093 addresses and 1021 of 1023 bridge ports free\n")));
   EXPECT_EQ(Output("list -q"), Cat(kAllocation, '\n', kSearch, '\n'));
-  EXPECT_EQ(Output("list -q -sort job"), Cat(kAllocation, '\n', kSearch, '\n'));
-  EXPECT_EQ(Output("list -q -sort addr"), Cat(kAllocation, '\n', kSearch, '\n'));
-  EXPECT_EQ(Output("list -q -sort age"), Cat(kAllocation, '\n', kSearch, '\n'));
-  EXPECT_THAT(RunLine("list -sort size"), Exits(2, Err(HasSubstr("-sort 'size'; allowed: age"))));
 }
 
 TEST_F(List, PrintsJsonThatAgreesWithTheKernelAndOtherTools) {

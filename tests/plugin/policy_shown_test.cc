@@ -74,8 +74,6 @@ TEST_F(PolicyShown, ShowHasTheSameInJson) {
   EXPECT_GT(first.at("packets"), 0);
   EXPECT_THAT(RunLine("policy show api").out,
               HasSubstr("in   namespaces#0  allowed  everything from same-namespace prod "));
-  EXPECT_EQ(Joined(shown.at("nft"), "", [](const std::string& each) { return Cat(each, '\n'); }),
-            Output("policy show api -nft"));
   EXPECT_THAT(RunLine("policy show -graph -json"), Exits(2, Err(HasSubstr("not JSON"))));
 }
 
