@@ -26,7 +26,7 @@ constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad}
 
 constexpr std::array kFlags = {kJsonFlag,
                                Flag{"probe", nullptr, "sends a packet to each published port"},
-                               Flag{"quiet", nullptr, "only what is wrong", 'q'},
+                               Flag{"verbose", nullptr, "also the checks that found nothing", 'v'},
                                Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
 std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
@@ -36,10 +36,10 @@ std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
 constexpr std::size_t kWordWidth = 4;
 constexpr std::size_t kIdWidth = 22;
 
-std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
+std::string TextOf(const std::vector<CheckResult>& all, bool is_verbose) {
   std::string text;
   for (const CheckResult& result : all) {
-    if (is_quiet && result.verdict == Verdict::kOk) {
+    if (!is_verbose && (result.verdict == Verdict::kOk || !result.shown_by.empty())) {
       continue;
     }
     if (!result.shown_by.empty()) {
@@ -90,11 +90,15 @@ int RunDoctor(const Arguments& arguments) {
     std::vector<CheckResult> shown;
     std::ranges::copy_if(
         all, std::back_inserter(shown), &std::string_view::empty, &CheckResult::shown_by);
-    Print(Format("{}{}, {}, {} ok\n",
-                 Folded(TextOf(all, arguments.Has("quiet")), kWordWidth + 2 + kIdWidth),
+    Print(Format("{}{}, {}, {} ok{}\n",
+                 Folded(TextOf(all, arguments.Has("verbose") || !arguments.operands.empty()),
+                        kWordWidth + 2 + kIdWidth),
                  Counted(Count(shown, Verdict::kFail), "failure"),
                  Counted(Count(shown, Verdict::kWarn), "warning"),
-                 Count(shown, Verdict::kOk)));
+                 Count(shown, Verdict::kOk),
+                 most == Cost::kProbes        ? "; published ports were probed"
+                 : arguments.operands.empty() ? "; published ports were not probed (-probe)"
+                                              : ""));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
 }
@@ -309,11 +313,12 @@ const Command kDoctor = {
     .operands = {"[CHECK...]", 0, kAny},
     .summary = "says what is wrong on this node, and how to fix it",
     .text =
-        R"(Prints a line per check: ok, WARN or FAIL, its ID, and what was found; below it
-what to type. Changes nothing. Exit 1: a check fails; with -strict also if one
-warns. CHECK is an ID, or the first word of several ("ports"). Checks that
-/etc/nomad-bridge/config.json ignores ({"ignore": ["ports.world"]}) are left out
-unless CHECK names them.
+        R"(Prints what is wrong: FAIL or WARN, the ID of the check, and what was found;
+below it what to type. Prints checks that found nothing, too, with -verbose or
+if CHECK names them. Changes nothing. Exit 1: a check fails; with -strict also
+if one warns. CHECK is an ID, or the first word of several ("ports"). Checks
+that /etc/nomad-bridge/config.json ignores ({"ignore": ["ports.world"]}) are
+left out unless CHECK names them.
 )",
     .flags = kFlags,
     .run = RunDoctor};

@@ -90,7 +90,8 @@ struct CounterOf {
   std::string text;         // "allow from same-namespace", "refuse what is left"
 };
 
-// Makes what it is asked for on demand, each thing once: an ADD asks for one workload several times.
+// Makes each kind and list when it is first needed, and keeps it: an ADD needs its kind several
+// times.
 class Program {
  public:
   Program() : Program(Policies()) {}

@@ -50,7 +50,7 @@ TEST_P(GcOfRecordedAttachments, KeepsTheAttachmentOfALivingContainerWithoutAPath
   other.Kill();
 
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
-  EXPECT_THAT(RunLine("doctor -quiet records leases").out,
+  EXPECT_THAT(RunLine("doctor records leases").out,
               AllOf(HasSubstr("1 of 1 in use"), HasSubstr("1 failure, 0 warnings")));
   Attached late{.container_id = "late", .netns = AddContainer("late").path()};
   EXPECT_THAT(AddTo(network, late), Fails(101)) << "its range has one address";

@@ -21,7 +21,7 @@ class Bridges : public CliWorld {
 TEST_F(Bridges, AreNamedByDoctorForAStrayPort) {
   Attach(DualStack());
   const std::string table = ListTable();
-  EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
+  EXPECT_THAT(RunLine("doctor bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
   PlugIn();
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
   EXPECT_EQ(ListTable(), table);
@@ -34,7 +34,7 @@ TEST_F(Bridges, AreNamedByDoctorForAStrayPort) {
   EXPECT_EQ(stray.at("verdict"), "warn");
   EXPECT_THAT(stray.at("what"), HasSubstr("'card' is a port of our bridge 'nomad': machines"));
   host().Shell(stray.at("fix"));
-  EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
+  EXPECT_THAT(RunLine("doctor bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
 }
 
 TEST_F(Bridges, BecomeLanBridgesWithTheFirstAttachmentThatFindsAnUplink) {

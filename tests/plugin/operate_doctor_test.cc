@@ -8,11 +8,13 @@ namespace {
 
 TEST_F(Doctor, FindsNothingOnAHealthyNode) {
   const Snapshot before = TakeHostSnapshot();
-  EXPECT_THAT(Examine("-strict"),
+  EXPECT_THAT(Examine("-strict -verbose"),
               Exits(0,
                     Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 38 ok\n")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 38 ok; published ports were not probed "
+                                 "(-probe)\n")),
                     Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr(" \n"))))));
+  EXPECT_EQ(Examine("-probe").out, "0 failures, 0 warnings, 39 ok; published ports were probed\n");
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
@@ -22,7 +24,7 @@ TEST_F(Doctor, FindsNothingOnABareMachine) {
   host().Shell(
       "nft flush ruleset; ip link delete nomad; ip link delete br-other; "
       "rm -r /run/nomad-bridge");
-  EXPECT_THAT(Examine().out, HasSubstr("\n0 failures, 0 warnings, "));
+  EXPECT_THAT(Examine().out, HasSubstr("0 failures, 0 warnings, "));
 }
 
 TEST_F(Doctor, PrintsAFindingInOneLineWithItsFix) {
@@ -31,7 +33,7 @@ TEST_F(Doctor, PrintsAFindingInOneLineWithItsFix) {
               Exits(1,
                     Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
                     Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 37 ok\n"))));
+                    Out(HasSubstr("\n1 failure, 0 warnings, 37 ok; published ports were not"))));
 }
 
 // Of two networks, and of a published port whose bridge has no gateway address.
@@ -136,11 +138,11 @@ TEST_F(Doctor, NamesAnObstacleToOurFilesOnce) {
     fs::remove(path);
     fs::create_directory(path);
     const std::string move = Format("mv --backup=numbered {} /var/tmp/", path);
-    EXPECT_THAT(Examine("-quiet"),
+    EXPECT_THAT(Examine(),
                 Exits(1, Out(AllOf(HasSubstr(move), HasSubstr("\n1 failure, 0 warnings, ")))));
     host().Shell(move);
   }
-  EXPECT_THAT(Examine(), Out(HasSubstr("\n0 failures, 0 warnings, ")));
+  EXPECT_THAT(Examine(), Out(HasSubstr("0 failures, 0 warnings, ")));
 }
 
 TEST_F(Doctor, NamesThePlaceWhereTheNodesConfigIsNoJson) {
@@ -162,7 +164,7 @@ TEST_F(Doctor, NamesThePlaceWhereTheNodesConfigIsNoJson) {
 
 // Seccomp, or a kernel without it.
 TEST_F(Doctor, NamesMissingNfTablesOnceAndTheChecksNotTried) {
-  const Command doctor = Line({"doctor"}, {{"CNI_PATH", std::nullopt}});
+  const Command doctor = Line({"doctor", "-verbose"}, {{"CNI_PATH", std::nullopt}});
   const std::string not_tried =
       "-     table.intact          not tried, see kernel.nf_tables\n"
       "-     static_rules          not tried, see kernel.nf_tables\n"

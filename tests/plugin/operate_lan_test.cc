@@ -39,7 +39,7 @@ TEST_F(OperatorsBridge, IsNotCreatedIfMissing) {
     EXPECT_THAT(RunLine("reconcile"), Exits(0));
     const std::string address = AddressOf(add);
     EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", address}));
-    EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
+    EXPECT_THAT(RunLine("doctor bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
     Detach(config);
   }
 }
@@ -83,7 +83,7 @@ TEST_F(OperatorsBridge, IsNamedOnceForSeveralNetworksIfMissing) {
               Exits(1,
                     AllOf(Out("2 attachments; 1 found wrong, 1 could not be repaired\n"),
                           Err(Cat("nomad-bridge: ", kMissing, "; ", kAdvice, "\n")))));
-  EXPECT_THAT(RunLine("doctor -quiet bridge.intact"),
+  EXPECT_THAT(RunLine("doctor bridge.intact"),
               Exits(1,
                     Out(Cat("FAIL  bridge.intact         ",
                             kMissing,

@@ -19,7 +19,7 @@ class LostRecords : public CliWorld {
     for (const char* const key : {"id", "parts", "ipam", "rules"}) {
       EXPECT_EQ(ReadRecord("alloc-1").at(key), record_.at(key)) << key;
     }
-    EXPECT_THAT(RunLine("doctor -quiet run records table"), Exits(0));
+    EXPECT_THAT(RunLine("doctor run records table"), Exits(0));
   }
 
   const json config_ = Publish({Port(8080, 80)});
@@ -35,7 +35,7 @@ TEST_F(LostRecords, LeaveElementsLeasesAndLinksInPlace) {
 
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
   EXPECT_THAT(RunLine("gc"), Exits(0, Out(HasSubstr("; nothing to take back\n"))));
-  EXPECT_THAT(RunLine("doctor -quiet records"),
+  EXPECT_THAT(RunLine("doctor records"),
               Exits(1, Out(HasSubstr("container 'alloc-1' has no readable record (and 1 more)"))));
 
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
@@ -47,7 +47,7 @@ TEST_F(LostRecords, IncludeRecordsReplacedByACopyOfAnother) {
   Attach(Publish({Port(8081, 80)}), As("other", AddContainer("other")));
   host().Must({"cp", RecordOf("other"), RecordOf("alloc-1")});
   EXPECT_THAT(RunLine("gc").out, HasSubstr("; nothing to take back\n"));
-  EXPECT_THAT(RunLine("doctor -quiet").out,
+  EXPECT_THAT(RunLine("doctor").out,
               AllOf(HasSubstr("container 'alloc-1' has no readable record: it is the record of "
                               "container 'other' of network 'nomad'"),
                     HasSubstr("advice: CHECK writes it again"),
@@ -58,7 +58,7 @@ TEST_F(LostRecords, IncludeRecordsReplacedByACopyOfAnother) {
 TEST_F(LostRecords, AreMadeAgainAfterAnObstacleIsMovedAway) {
   host().Shell("rm -r /run/nomad-bridge; echo x >/run/nomad-bridge");
   const std::string fix = "mv --backup=numbered /run/nomad-bridge /var/tmp/";
-  EXPECT_THAT(RunLine("doctor -quiet"),
+  EXPECT_THAT(RunLine("doctor"),
               Exits(1,
                     Out(AllOf(HasSubstr("'/run/nomad-bridge': it exists and is not a directory"),
                               HasSubstr(Cat("move it away: ", fix, '\n')),

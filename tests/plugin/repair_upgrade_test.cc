@@ -182,7 +182,7 @@ TEST_F(NewerRecord, IsNeverWrittenAgain) {
   ExpectUnchanged();
   EXPECT_THAT(RunLine("gc"), Exits(0));
   ExpectUnchanged();
-  EXPECT_THAT(RunLine("doctor -quiet records"),
+  EXPECT_THAT(RunLine("doctor records"),
               Out(HasSubstr("the record of container 'alloc-1' is of a newer release")));
 
   EXPECT_THAT(RunPlugin("DEL", config_), Exits(0, Err(HasSubstr("is of a newer release"))));
