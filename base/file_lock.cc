@@ -117,6 +117,15 @@ struct flock OneByte(std::uint64_t byte) {
   return {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = 1};
 }
 
+// Locks the byte of the file, or all of it. Returns 0, or -1 with errno.
+int LockNow(int fd, std::optional<std::uint64_t> byte, bool waits) {
+  if (!byte) {
+    return ::flock(fd, waits ? LOCK_EX : LOCK_EX | LOCK_NB);
+  }
+  struct flock range = OneByte(*byte);
+  return ::fcntl(fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &range);
+}
+
 }  // namespace
 
 FileLock::FileLock(UniqueFd fd, LockKind kind) : count_(&CountOf(kind)), fd_(std::move(fd)) {
@@ -139,13 +148,8 @@ FileLock FileLock::Take(const std::string& path,
   RequireOrder(kind, what);
   for (;;) {
     UniqueFd fd = OpenLockFile(path, !byte);
-    struct flock range = OneByte(byte.value_or(0));
-    const auto lock = [&](bool waits) {
-      return byte ? ::fcntl(fd.get(), waits ? F_OFD_SETLKW : F_OFD_SETLK, &range)
-                  : ::flock(fd.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB);
-    };
-    if (lock(false) != 0) {
-      Wait([&] { return lock(true); }, path, what);
+    if (LockNow(fd.get(), byte, false) != 0) {
+      Wait([&] { return LockNow(fd.get(), byte, true); }, path, what);
     }
     if (byte || IsAt(path, fd.get())) {
       return FileLock(std::move(fd), kind);
@@ -157,8 +161,7 @@ std::optional<FileLock> FileLock::TryTake(const std::string& path,
                                           std::uint64_t byte,
                                           LockKind kind) {
   UniqueFd fd = OpenLockFile(path, false);
-  struct flock range = OneByte(byte);
-  if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) {
+  if (LockNow(fd.get(), byte, false) == 0) {
     return FileLock(std::move(fd), kind);
   }
   if (errno == EAGAIN || errno == EACCES) {

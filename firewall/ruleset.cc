@@ -276,18 +276,8 @@ class Planner {
   void PlanElements() {
     WantedElements wanted(goal_.elements);
     for (const nft::Table& table : goal_.tables) {
-      if (is_new_.contains(table.id.family)) {
-        continue;  // a table that is yet to be made has no elements
-      }
-      for (const nft::Set& set : table.sets) {
-        if (set.is_dynamic() || set.name == kAbout) {
-          continue;
-        }
-        for (const nft::Element& present : socket_.Elements(table.id, set.name)) {
-          if (!wanted.Match(present)) {
-            PlanUnwanted(table, set, present);
-          }
-        }
+      if (!is_new_.contains(table.id.family)) {  // a table that is yet to be made has no elements
+        MatchElements(table, wanted);
       }
     }
     for (const auto& [element, presence] : wanted.Differing()) {
@@ -298,6 +288,19 @@ class Planner {
       batch_.AddElement(table, *element);
       if (!is_new_.contains(element->family)) {
         mismatches_.push_back(MismatchOf(FindWanted(*element), *element, presence));
+      }
+    }
+  }
+
+  void MatchElements(const nft::Table& table, WantedElements& wanted) {
+    for (const nft::Set& set : table.sets) {
+      if (set.is_dynamic() || set.name == kAbout) {
+        continue;
+      }
+      for (const nft::Element& present : socket_.Elements(table.id, set.name)) {
+        if (!wanted.Match(present)) {
+          PlanUnwanted(table, set, present);
+        }
       }
     }
   }

@@ -36,30 +36,33 @@ std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
 constexpr std::size_t kWordWidth = 4;
 constexpr std::size_t kIdWidth = 22;
 
+std::string NotTriedLine(const CheckResult& result) {
+  return Format("-     {}not tried, see {}\n", Padded(result.check, kIdWidth), result.shown_by);
+}
+
+std::string LinesOf(const CheckResult& result) {
+  const auto index = static_cast<std::size_t>(result.verdict);
+  std::string text =
+      Format("{}  {}{}\n",
+             Coloured(Padded(NameOf(kWords, result.verdict), kWordWidth), kColours.at(index)),
+             result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
+             Printable(result.what));
+  if (const std::string fix = result.fix.Line(); !fix.empty()) {
+    text += Format("      {}\n", fix);
+  }
+  if (result.all.size() > 1) {
+    text += Format("      all {}: nomad-bridge doctor -json {}\n", result.all.size(), result.check);
+  }
+  return text;
+}
+
 std::string TextOf(const std::vector<CheckResult>& all, bool is_verbose) {
   std::string text;
   for (const CheckResult& result : all) {
-    if (!is_verbose && (result.verdict == Verdict::kOk || !result.shown_by.empty())) {
-      continue;
-    }
-    if (!result.shown_by.empty()) {
-      text += result.shown_by == result.check ? ""
-                                              : Format("-     {}not tried, see {}\n",
-                                                       Padded(result.check, kIdWidth),
-                                                       result.shown_by);
-      continue;
-    }
-    const auto index = static_cast<std::size_t>(result.verdict);
-    text += Format("{}  {}{}\n",
-                   Coloured(Padded(NameOf(kWords, result.verdict), kWordWidth), kColours.at(index)),
-                   result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
-                   Printable(result.what));
-    if (const std::string fix = result.fix.Line(); !fix.empty()) {
-      text += Format("      {}\n", fix);
-    }
-    if (result.all.size() > 1) {
-      text +=
-          Format("      all {}: nomad-bridge doctor -json {}\n", result.all.size(), result.check);
+    if (result.shown_by.empty()) {
+      text += is_verbose || result.verdict != Verdict::kOk ? LinesOf(result) : "";
+    } else if (result.shown_by != result.check) {
+      text += is_verbose ? NotTriedLine(result) : "";
     }
   }
   return text;
