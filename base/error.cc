@@ -8,10 +8,11 @@
 
 namespace nomad_bridge {
 
-Error::Error(Code code, std::string msg, std::string details)
+Error::Error(Code code, std::string msg, std::string details, Fix fix)
     : code_(code),
       msg_(std::move(msg)),
       details_(std::move(details)),
+      fix_(std::move(fix)),
       what_(details_.empty() ? msg_ : Cat(msg_, ": ", details_)) {}
 
 std::string ErrnoText(int error, std::string_view words) {

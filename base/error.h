@@ -17,6 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/fix.h"
+
 namespace nomad_bridge {
 
 enum class Code : int {
@@ -40,11 +42,13 @@ enum class Code : int {
 
 class Error : public std::exception {
  public:
-  Error(Code code, std::string msg, std::string details = {});
+  Error(Code code, std::string msg, std::string details = {}, Fix fix = {});
 
   [[nodiscard]] Code code() const { return code_; }
   [[nodiscard]] const std::string& msg() const { return msg_; }
   [[nodiscard]] const std::string& details() const { return details_; }
+  // What removes the reason of the error, if its thrower knows that; `details` say so, too.
+  [[nodiscard]] const Fix& fix() const { return fix_; }
   // "msg: details", for logs and lists of errors.
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }
 
@@ -52,6 +56,7 @@ class Error : public std::exception {
   Code code_;
   std::string msg_;
   std::string details_;
+  Fix fix_;
   std::string what_;
 };
 

@@ -83,10 +83,11 @@ enum class Whose { kOurs, kOperators };
 
 [[noreturn]] void ThrowUnread(const std::string& name, Whose whose) {
   const int error = errno;
-  const bool is_in_the_way = error == EISDIR && whose == Whose::kOurs;
-  throw Error(Code::kIo,
-              Format("cannot read '{}'", name),
-              Cat(ErrnoText(error), is_in_the_way ? Cat(kMoveItAway, MoveAway(name)) : ""));
+  std::string what = Format("cannot read '{}'", name);
+  if (error == EISDIR && whose == Whose::kOurs) {
+    throw InTheWayError(std::move(what), ErrnoText(error), name);
+  }
+  throw Error(Code::kIo, std::move(what), ErrnoText(error));
 }
 
 std::string ReadToEnd(int fd,
@@ -232,6 +233,11 @@ std::string MoveAway(const std::string& path) {
   return Format("mv --backup=numbered {} /var/tmp/", ShellWord(path));
 }
 
+Error InTheWayError(std::string msg, std::string_view details, const std::string& path) {
+  const std::string command = MoveAway(path);
+  return {Code::kIo, std::move(msg), Cat(details, "; move it away: ", command), command};
+}
+
 void EnsureDirectory(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
@@ -251,10 +257,11 @@ void EnsureDirectory(const std::string& path) {
   if (error == EEXIST && !FindStatus(path)) {
     return EnsureDirectory(path);  // another command has removed it meanwhile
   }
-  throw Error(Code::kIo,
-              Format("cannot create the directory '{}'", path),
-              error == EEXIST ? Cat("it exists and is not a directory", kMoveItAway, MoveAway(path))
-                              : ErrnoText(error));
+  std::string what = Format("cannot create the directory '{}'", path);
+  if (error == EEXIST) {
+    throw InTheWayError(std::move(what), "it exists and is not a directory", path);
+  }
+  throw Error(Code::kIo, std::move(what), ErrnoText(error));
 }
 
 std::vector<std::string> Entries(const std::string& directory) {

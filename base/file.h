@@ -15,6 +15,7 @@
 
 #include <sys/stat.h>
 
+#include "base/error.h"
 #include "base/file_lock.h"
 
 namespace nomad_bridge {
@@ -59,8 +60,10 @@ void EnsureFileGone(const std::string& path);
 // Returns the command that moves away whatever is in the place of our file `path`, so that nothing
 // is lost.
 [[nodiscard]] std::string MoveAway(const std::string& path);
-// The text between an error's details and that command.
-constexpr std::string_view kMoveItAway = "; move it away: ";
+// Returns Error(kIo, msg, details), with that command as its fix.
+[[nodiscard]] Error InTheWayError(std::string msg,
+                                  std::string_view details,
+                                  const std::string& path);
 
 // Like FindFile(), for a file of ours. If a directory is in its place, the error has the command of
 // MoveAway(). A FIFO does not block us: without a writer it counts as empty, and a writer must

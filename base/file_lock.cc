@@ -46,10 +46,11 @@ UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
   }
   if (!fd) {
     const int error = errno;
-    const bool is_in_the_way = error == EISDIR || error == ELOOP;
-    throw Error(Code::kIo,
-                Format("cannot open the lock '{}'", path),
-                Cat(ErrnoText(error), is_in_the_way ? Cat(kMoveItAway, MoveAway(path)) : ""));
+    std::string what = Format("cannot open the lock '{}'", path);
+    if (error == EISDIR || error == ELOOP) {
+      throw InTheWayError(std::move(what), ErrnoText(error), path);
+    }
+    throw Error(Code::kIo, std::move(what), ErrnoText(error));
   }
   return fd;
 }

@@ -149,9 +149,9 @@ std::string Name(const nft::Set* set, const nft::Element& element) {
   return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
 }
 
-Mismatch MismatchOf(const nft::Set* set, const nft::Element& element, Presence presence) {
+Finding FindingOf(const nft::Set* set, const nft::Element& element, Presence presence) {
   const char* const how = presence == Presence::kMissing ? " is missing" : " was changed";
-  return {.area = Mismatch::Area::kElement,
+  return {.area = Finding::Area::kElement,
           .owner = std::string(element.owner()),
           .text = Cat(Name(set, element), how),
           .family = FamilyOf(set)};

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/socket.h"
 #include "netlink/nft/table.h"
@@ -32,10 +32,10 @@ enum class Presence { kSame, kMissing, kDifferent };
 
 // Returns "tcp . 8080 in port4 of veth3f2a91c04d7". `set`: the element's set; nullptr: not known.
 [[nodiscard]] std::string Name(const nft::Set* set, const nft::Element& element);
-// Returns the mismatch for an element that is missing or different.
-[[nodiscard]] Mismatch MismatchOf(const nft::Set* set,
-                                  const nft::Element& element,
-                                  Presence presence);
+// Returns the finding for an element that is missing or different.
+[[nodiscard]] Finding FindingOf(const nft::Set* set,
+                                const nft::Element& element,
+                                Presence presence);
 
 // An element in the kernel whose owner is not among Change::stale_owners.
 struct Conflict {

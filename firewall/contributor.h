@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -37,11 +38,19 @@ struct SetRow {
   std::uint64_t timeout_ms = 0;
 };
 
+// A chain whose rules drop, and the key of the network's config that says so.
+struct DroppingChain {
+  const char* name;
+  std::string_view key;
+};
+
 struct Contributor {
   nft::TableFamily table;
   std::vector<SetRow> (*sets)();
   // If an earlier contributor has a chain of the same name, the rules are appended to that chain.
   std::vector<nft::Chain> (*chains)(int accept_mark_bit);
+  // Policies have none: their chains drop what their files say.
+  std::span<const DroppingChain> dropping = {};
 };
 using Contributors = std::vector<const Contributor*>;
 

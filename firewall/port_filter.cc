@@ -17,8 +17,10 @@ namespace {
 constexpr const char* kPorts = "ports";
 constexpr const char* kMac = "mac";
 constexpr std::string_view kSource = "source";
-constexpr const char* kSourceChain = "source";
-constexpr std::string_view kOwn = "own";
+constexpr DroppingChain kSourceChain = {"source", "sourceCheck"};
+constexpr DroppingChain kForwardChain = {"forward", "ingressPolicy"};
+constexpr DroppingChain kOwn4 = {"own4", "sourceCheck"};
+constexpr DroppingChain kOwn6 = {"own6", "sourceCheck"};
 
 constexpr std::uint16_t kDhcpClient = 68;
 constexpr std::uint16_t kDhcpv6Client = 546;
@@ -83,7 +85,7 @@ std::vector<nft::Rule> OwnFrames() {
     return nft::Rule()
         .Protocol(type)
         .PortWith({nft::kEtherSaddr, address}, SetName(kSource, family))
-        .Goto(SetName(kOwn, family));
+        .Goto((family == Family::kIpv4 ? kOwn4 : kOwn6).name);
   };
   return {
       // iifname . ether saddr . ip saddr @source4 goto own4
@@ -95,7 +97,7 @@ std::vector<nft::Rule> OwnFrames() {
 
 std::vector<nft::Chain> OwnChains() {
   return {
-      {.name = SetName(kOwn, Family::kIpv4),
+      {.name = kOwn4.name,
        .rules =
            {
                // ether type != ip drop
@@ -105,7 +107,7 @@ std::vector<nft::Chain> OwnChains() {
                DropReservedGroups(),
                ToDhcpClient(kDhcpClient),
            }},
-      {.name = SetName(kOwn, Family::kIpv6),
+      {.name = kOwn6.name,
        .rules =
            {
                // ether type != ip6 drop
@@ -180,7 +182,7 @@ Ip SolicitedNodeGroup(const Ip& address) {
 
 nft::Chain SourceChain() {
   nft::Chain chain = {
-      .name = kSourceChain,
+      .name = kSourceChain.name,
       .hook = nft::Hook{
           .type = "filter", .point = nft::Hook::Point::kPrerouting, .priority = kBridgeDstnat}};
   Append(chain.rules, OwnFrames());
@@ -191,7 +193,7 @@ nft::Chain SourceChain() {
 // Drops frames between two ports of a bridge, for ingressPolicy isolated. Without br_netfilter such
 // frames pass no other chain.
 nft::Chain ForwardChain() {
-  return {.name = "forward",
+  return {.name = kForwardChain.name,
           .hook =
               nft::Hook{
                   .type = "filter", .point = nft::Hook::Point::kForward, .priority = kBridgeFilter},
@@ -207,9 +209,14 @@ std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {
   return chains;
 }
 
+constexpr std::array kDropping = {kSourceChain, kForwardChain, kOwn4, kOwn6};
+
 }  // namespace
 
-const Contributor kPortFilter = {nft::TableFamily::kBridge, &PortFilterSets, &PortFilterChains};
+const Contributor kPortFilter = {nft::TableFamily::kBridge,
+                                 &PortFilterSets,
+                                 &PortFilterChains,
+                                 kDropping};
 
 std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
   std::vector<nft::Element> elements;
@@ -249,13 +256,13 @@ nft::Element PortElement(const std::string& set,
 }
 
 bool HasBridgeFamily(nft::Socket& socket) {
-  if (socket.FindChain(TableId(nft::TableFamily::kBridge), kSourceChain)) {
+  if (socket.FindChain(TableId(nft::TableFamily::kBridge), kSourceChain.name)) {
     return true;
   }
   const nft::TableId probe = {nft::TableFamily::kBridge, "nomad-bridge-probe"};
   nft::Batch batch;
   batch.AddTable(probe);
-  batch.AddChain(probe, {.name = kSourceChain, .hook = SourceChain().hook});
+  batch.AddChain(probe, {.name = kSourceChain.name, .hook = SourceChain().hook});
   batch.DeleteTable(probe);
   bool is_refused = false;
   nft::RetryOnGenerations(socket, "look for nf_tables' bridge family", {}, [&](std::uint32_t now) {

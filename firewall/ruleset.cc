@@ -18,7 +18,7 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-using Area = Mismatch::Area;
+using Area = Finding::Area;
 
 // Our table as the kernel has it.
 struct Present {
@@ -151,7 +151,7 @@ class Planner {
     for (const nft::Table& table : goal_.tables) {
       present.push_back(PlanTable(table));
     }
-    Append(mismatches_, PlanStaticRules(socket_, goal_.forward_hooks, batch_));
+    Append(findings_, PlanStaticRules(socket_, goal_.forward_hooks, batch_));
     PlanElements();
     // After the elements, which may lead to chains that are removed.
     for (std::size_t i = 0; i < present.size(); ++i) {
@@ -164,7 +164,7 @@ class Planner {
 
   [[nodiscard]] const nft::Batch& batch() const { return batch_; }
   [[nodiscard]] bool changes_rules() const { return changes_rules_; }
-  [[nodiscard]] std::vector<Mismatch> TakeMismatches() { return std::move(mismatches_); }
+  [[nodiscard]] FindingList TakeFindings() { return std::move(findings_); }
 
  private:
   // Plans the table without its elements. Returns what the kernel has of it.
@@ -182,7 +182,7 @@ class Planner {
       present = {};
     } else if (found->is_dormant) {
       batch_.AddTable(table.id);
-      mismatches_.push_back({Area::kTable, "", Format("table {} is dormant", nft::Text(table.id))});
+      findings_.push_back({Area::kTable, "", Format("table {} is dormant", nft::Text(table.id))});
     }
     // Sets and counters before chains, whose rules name them.
     PlanSets(present.table, table);
@@ -196,23 +196,27 @@ class Planner {
     // Without an element in it, nobody misses the table.
     if (std::ranges::count(goal_.elements, id.family, &nft::Element::family) != 0) {
       const std::string what = Cat("table ", nft::Text(id));
-      mismatches_.push_back(
+      findings_.push_back(
           {.area = Area::kTable,
            .text = Cat(what, is_of_earlier_boot ? " is of an earlier boot" : " is missing"),
-           .part = what});
+           // Without the table of the bridge family, more packets pass, not fewer.
+           .ends = id.family != nft::TableFamily::kBridge});
     }
   }
 
-  // Adds a mismatch for the table `id`, "chain forward in table ... was changed", unless the whole
+  // Adds a finding for the table `id`, "chain forward in table ... was changed", unless the whole
   // table is new.
   void Report(const std::string& what,
               const nft::TableId& id,
               const char* how,
-              Area area = Area::kTable) {
+              Area area = Area::kTable,
+              const std::string& chain = {}) {
     if (!is_new_.contains(id.family)) {
-      mismatches_.push_back({.area = area,
-                             .text = Format("{} in table {} {}", what, nft::Text(id), how),
-                             .part = what});
+      findings_.push_back({.area = area,
+                           .text = Format("{} in table {} {}", what, nft::Text(id), how),
+                           .severity = area == Area::kLeftOver ? Finding::Severity::kWarning
+                                                               : Finding::Severity::kFault,
+                           .chain = chain});
     }
   }
 
@@ -256,7 +260,7 @@ class Planner {
       }
       if (!is_there || !HasSameRules(present, chain)) {
         is_any_different = true;
-        Report(Cat("chain ", chain.name), table.id, "was changed");
+        Report(Cat("chain ", chain.name), table.id, "was changed", Area::kTable, chain.name);
       }
     }
     if (!is_any_different) {
@@ -287,7 +291,7 @@ class Planner {
       }
       batch_.AddElement(table, *element);
       if (!is_new_.contains(element->family)) {
-        mismatches_.push_back(MismatchOf(FindWanted(*element), *element, presence));
+        findings_.push_back(FindingOf(FindWanted(*element), *element, presence));
       }
     }
   }
@@ -310,7 +314,7 @@ class Planner {
   void PlanUnwanted(const nft::Table& table, const nft::Set& set, const nft::Element& present) {
     if ((set.flags & nft::kInterval) != 0) {
       batch_.DeleteElement(table.id, present);
-      mismatches_.push_back({Area::kLeftOver, "", Cat(Name(&set, present), " has no owner")});
+      findings_.push_back({Area::kLeftOver, "", Cat(Name(&set, present), " has no owner")});
     } else if (present.verdict && table.FindChain(present.verdict->chain) == nullptr) {
       leads_to_other_chains_ = true;
     }
@@ -364,7 +368,7 @@ class Planner {
   }
 
   // The hash of the rules is known only if this batch leaves them alone. Nobody misses the
-  // description, so it is no mismatch.
+  // description, so it is no finding.
   void PlanAbout() {
     const nft::TableId table = TableId();
     About about = goal_.about;
@@ -385,7 +389,7 @@ class Planner {
   nft::Socket& socket_;
   const Goal& goal_;
   nft::Batch batch_;
-  std::vector<Mismatch> mismatches_;
+  FindingList findings_;
   std::optional<About> about_;          // in the kernel
   std::set<nft::TableFamily> is_new_;   // families whose table is made anew: no element survives
   bool changes_rules_ = false;          // of our tables
@@ -404,7 +408,7 @@ void WriteHash(nft::Socket& socket, About about, std::uint32_t generation) {
 
 }  // namespace
 
-std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) {
+FindingList Compare(nft::Socket& socket, const Goal& goal, Mode mode) {
   if (goal.tables.empty()) {
     // Nearly every ADD finds the static rules in place, and asks for nothing else.
     nft::Batch batch;
@@ -412,12 +416,12 @@ std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) 
       return {};
     }
   }
-  std::vector<Mismatch> mismatches;
+  FindingList findings;
   nft::RetryOnGenerations(
       socket, Cat("change table ", nft::Text(TableId())), {}, [&](std::uint32_t generation) {
         Planner planner(socket, goal);
         planner.Run();
-        mismatches = planner.TakeMismatches();
+        findings = planner.TakeFindings();
         if (mode == Mode::kLook) {
           return socket.Generation() == generation;
         }
@@ -427,7 +431,7 @@ std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode) 
         }
         return is_done;
       });
-  return mismatches;
+  return findings;
 }
 
 }  // namespace nomad_bridge::firewall

@@ -19,7 +19,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "firewall/about.h"
 #include "firewall/contributor.h"
 #include "firewall/forward_hook.h"
@@ -45,6 +45,6 @@ struct Goal {
 // rule of a table differs, all its chains are flushed and filled again; sets, elements and counters
 // stay. A set or base chain of another shape cannot be changed in place: then the whole table is
 // replaced, and so is a table of an earlier boot.
-[[nodiscard]] std::vector<Mismatch> Compare(nft::Socket& socket, const Goal& goal, Mode mode);
+[[nodiscard]] FindingList Compare(nft::Socket& socket, const Goal& goal, Mode mode);
 
 }  // namespace nomad_bridge::firewall

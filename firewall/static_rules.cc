@@ -135,9 +135,9 @@ bool PlanChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
 }
 
 std::vector<std::string> PlanRules(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
-  std::vector<std::string> mismatches;
+  std::vector<std::string> findings;
   const auto repaired = [&](const std::string& what) {
-    mismatches.push_back(Format("{} is missing in table {}", what, nft::Text(wanted.table)));
+    findings.push_back(Format("{} is missing in table {}", what, nft::Text(wanted.table)));
   };
   if (!Has(socket.Rules(wanted.table, kForward, {kCniForward}), JumpToUs())) {
     batch.InsertRule(wanted.table, kForward, JumpToUs());
@@ -164,15 +164,15 @@ std::vector<std::string> PlanRules(nft::Socket& socket, const Wanted& wanted, nf
     batch.AppendRule(wanted.table, kCniForward, AcceptMark(wanted.mark_bit));
     repaired("the accept of our mark in CNI-FORWARD");
   }
-  return mismatches;
+  return findings;
 }
 
 }  // namespace
 
-std::vector<Mismatch> PlanStaticRules(nft::Socket& socket,
-                                      const std::vector<ForwardHook>& forward_hooks,
-                                      nft::Batch& batch) {
-  std::vector<Mismatch> mismatches;
+FindingList PlanStaticRules(nft::Socket& socket,
+                            const std::vector<ForwardHook>& forward_hooks,
+                            nft::Batch& batch) {
+  FindingList findings;
   for (const Wanted& wanted : PerFamily(forward_hooks)) {
     nft::Batch rules;
     std::vector<std::string> lost = PlanRules(socket, wanted, rules);
@@ -186,12 +186,12 @@ std::vector<Mismatch> PlanStaticRules(nft::Socket& socket,
     }
     const bool is_ipv4 = wanted.table.family == nft::TableFamily::kIp;
     for (std::string& text : lost) {
-      mismatches.push_back({.area = Mismatch::Area::kStaticRules,
-                            .text = std::move(text),
-                            .family = is_ipv4 ? Family::kIpv4 : Family::kIpv6});
+      findings.push_back({.area = Finding::Area::kStaticRules,
+                          .text = std::move(text),
+                          .family = is_ipv4 ? Family::kIpv4 : Family::kIpv6});
     }
   }
-  return mismatches;
+  return findings;
 }
 
 std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, int mark_bit, nft::Batch& batch) {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "firewall/forward_hook.h"
 #include "netlink/nft/batch.h"
 #include "netlink/nft/socket.h"
@@ -35,10 +35,10 @@ constexpr const char* kAdminComment = "CNI firewall plugin admin overrides";
 constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
 // Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit, and
-// the deletion of our rules that accept another mark. Returns one mismatch for each missing rule.
-[[nodiscard]] std::vector<Mismatch> PlanStaticRules(nft::Socket& socket,
-                                                    const std::vector<ForwardHook>& forward_hooks,
-                                                    nft::Batch& batch);
+// the deletion of our rules that accept another mark. Returns one finding for each missing rule.
+[[nodiscard]] FindingList PlanStaticRules(nft::Socket& socket,
+                                          const std::vector<ForwardHook>& forward_hooks,
+                                          nft::Batch& batch);
 
 // Appends to `batch` the deletion of our rules that accept a mark, in both families; without a
 // comment, only rules that accept bit `mark_bit`. Returns these rules, for people. Leaves the

@@ -27,9 +27,9 @@ constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
 constexpr int kLast = 300;  // conntrack's helpers: after all priorities that others use
 
-constexpr const char* kBetweenNetworks = "between_networks";
+constexpr DroppingChain kBetweenNetworks = {"between_networks", "ingressPolicy"};
+constexpr DroppingChain kForward = {"forward", "inbound"};
 constexpr const char* kFromAllocations = "from_allocations";
-constexpr const char* kInvalid = "invalid";
 constexpr const char* kLeaving = "leaving";
 
 Cidr Multicast(Family family) {
@@ -89,7 +89,7 @@ nft::Chain LocalhostAnswers() {
 // Judges packets between two networks if one is closed to the other (ingressPolicy). Everybody may
 // use published ports, and their answers pass.
 nft::Chain BetweenNetworks() {
-  nft::Chain chain = {.name = kBetweenNetworks};
+  nft::Chain chain = {.name = kBetweenNetworks.name};
   for (const Family family : kFamilies) {
     // ip daddr @alloc4 drop
     chain.rules.push_back(nft::Rule().Only(family).DaddrIn(SetName(kAlloc, family)).Drop());
@@ -127,7 +127,7 @@ nft::Chain FromAllocations(int mark_bit) {
                   .OifnameIn(kIngressRestricted)
                   .IfnamesNotIn(kIngressAllowed)
                   .CtStatusNotDnat()
-                  .Jump(kBetweenNetworks),
+                  .Jump(kBetweenNetworks.name),
               // meta mark set meta mark | 0x1000 accept
               nft::Rule().SetMarkBit(mark_bit).Accept(),
           }};
@@ -140,7 +140,7 @@ nft::Chain FromAllocations(int mark_bit) {
 // forwards passes here.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
-      .name = "forward",
+      .name = kForward.name,
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1}};
   const auto accept = [&](nft::Rule rule) {
     chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
@@ -249,9 +249,11 @@ nft::Element Shared(const char* set, std::vector<std::uint8_t> key) {
   return {.set = set, .key = std::move(key)};
 }
 
+constexpr std::array kDropping = {kBetweenNetworks, kForward};
+
 }  // namespace
 
-const Contributor kForwarding = {nft::TableFamily::kInet, &Sets, &Chains};
+const Contributor kForwarding = {nft::TableFamily::kInet, &Sets, &Chains, kDropping};
 
 nft::TableId TableId(nft::TableFamily family) {
   return {family, "nomad-bridge"};

@@ -104,6 +104,9 @@ struct IngressElements {
 // such element, or no table.
 [[nodiscard]] std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address);
 
+// The chain for packets that conntrack assigns to no connection.
+constexpr const char* kInvalid = "invalid";
+
 // The sets named above, and the chains that forward and masquerade for their elements.
 extern const Contributor kForwarding;
 

@@ -141,7 +141,9 @@ Error NetlinkError(std::string what, const Reply& reply) {
   const bool is_forbidden = (reply.error == EPERM || reply.error == EACCES) && reply.words.empty();
   return {Code::kKernel,
           std::move(what),
-          is_forbidden ? Cat(reply.Details(), ": ", kLacksNetAdmin) : reply.Details()};
+          is_forbidden ? Cat(reply.Details(), ": CAP_NET_ADMIN is missing") : reply.Details(),
+          is_forbidden ? Fix::Advice("run this, and Nomad's agent, with all capabilities of root")
+                       : Fix()};
 }
 
 }  // namespace nomad_bridge::netlink

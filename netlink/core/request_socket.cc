@@ -69,7 +69,9 @@ RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
         Code::kKernel,
         "cannot open a socket for nf_tables",
         Cat(ErrnoText(errno),
-            ": the kernel has no module nfnetlink, or a seccomp filter forbids its socket"));
+            ": the kernel has no module nfnetlink, or a seccomp filter forbids its socket"),
+        Fix::Advice("modprobe nf_tables; in a container, or a unit with a seccomp filter, let that "
+                    "allow sockets of NETLINK_NETFILTER"));
   }
   for (const int option : {NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK}) {
     if (option == NETLINK_GET_STRICT_CHK && protocol != NETLINK_ROUTE) {

@@ -32,9 +32,6 @@ struct nlmsghdr;
 
 namespace nomad_bridge::netlink {
 
-// Ends the message of an error if the kernel refuses with EPERM or EACCES and gives no message.
-constexpr std::string_view kLacksNetAdmin = "CAP_NET_ADMIN is missing";
-
 class Message;
 struct Reply;
 

@@ -39,7 +39,7 @@ policy::Program FindFormer(state::Host& host) {
 // Checks each bridge once for each kind of attachment that the policies make.
 void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
   std::set<std::string> done;
-  Mismatches silent = Mismatches::Silently();
+  Findings silent = Findings::Silently();
   for (const state::Record& record : records) {
     const std::string key = Cat(record.link.bridge, ' ', rules::KindNameOf(record.rules.policy));
     const std::optional<rtnl::Link> bridge =
@@ -125,8 +125,8 @@ ApplyReport ApplyPolicies(state::Host& host,
   return report;
 }
 
-std::vector<Mismatch> FindUnseenTraffic(state::Host& host) {
-  return host.policy.Program().empty() ? std::vector<Mismatch>()
+FindingList FindUnseenTraffic(state::Host& host) {
+  return host.policy.Program().empty() ? FindingList()
                                        : rules::FindUnseenTraffic(host, LiveRecords(host));
 }
 

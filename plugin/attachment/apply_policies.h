@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/conntrack/conntrack.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/host.h"
@@ -23,12 +23,12 @@ namespace nomad_bridge::attachment {
 
 // Returns messages for people about traffic that the policies in force do not see
 // (rules/bridge_netfilter.h).
-[[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host);
+[[nodiscard]] FindingList FindUnseenTraffic(state::Host& host);
 
 struct ApplyReport {
   policy::Program former;              // empty if the policies in force were damaged
   std::vector<state::Record> changed;  // attachments to which other policies apply than before
-  std::vector<Mismatch> unseen;        // traffic that the new policies do not see
+  FindingList unseen;                  // traffic that the new policies do not see
 };
 
 // Replaces the policies in force by `program`. `directory` has the files of `program`; it is empty

@@ -58,7 +58,7 @@ struct LeaseDirectory {
 class Collector {
  public:
   Collector(state::Host& host, const Collection& collection, ReconcileReport& report)
-      : host_(host), collection_(collection), report_(report), log_(report.mismatches) {
+      : host_(host), collection_(collection), report_(report), log_(report.findings) {
     if (!collection.data_dir.empty()) {
       directories_.insert({collection.data_dir, collection.network});
       return;
@@ -81,7 +81,7 @@ class Collector {
     }
     const std::vector<AttachmentId> all = host_.records.List(collection_.network);
     for (std::size_t done = 0; done < all.size(); ++done) {
-      report_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", all[done].container_id), [&] {
+      report_.Try(Finding::Area::kLeftOver, Format("container '{}'", all[done].container_id), [&] {
         LookAtRecord(all[done]);
       });
       progress(done + 1, all.size());
@@ -90,16 +90,16 @@ class Collector {
     if (collection_.leases) {
       LookAtLeases();
     }
-    report_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtUnrecordedPorts(); });
+    report_.Try(Finding::Area::kLeftOver, "stray links", [&] { LookAtUnrecordedPorts(); });
     // After the links and the leases: elements that are left now belong to nothing else.
     if (collection_.rules) {
-      report_.Try(Mismatch::Area::kLeftOver, "stray rules", [&] {
+      report_.Try(Finding::Area::kLeftOver, "stray rules", [&] {
         rules::CheckLeftOver(
-            host_, collection_.valid.value_or(std::set<AttachmentId>()), report_.mismatches);
+            host_, collection_.valid.value_or(std::set<AttachmentId>()), report_.findings);
       });
       // A runtime may call nothing else for days.
-      report_.Try(Mismatch::Area::kTable, "the rules", [&] {
-        rules::CheckRuleset(host_, report_.mismatches, nullptr);
+      report_.Try(Finding::Area::kTable, "the rules", [&] {
+        rules::CheckRuleset(host_, report_.findings, nullptr);
       });
     }
   }
@@ -142,8 +142,8 @@ class Collector {
   // Removes a void record. If its attachment has a link, the record stays for CHECK to rebuild it.
   void CollectVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : HasVoidRecordAndNoLink(host_, id)) {
-      report_.mismatches.Add(
-          {Mismatch::Area::kLeftOver,
+      report_.findings.Add(
+          {Finding::Area::kLeftOver,
            id.container_id,
            Format(
                "the record of container '{}' of network '{}' cannot be read, or is of another boot",
@@ -155,7 +155,7 @@ class Collector {
 
   void LookAtLeases() {
     for (const LeaseDirectory& directory : directories_) {
-      report_.Try(Mismatch::Area::kLeftOver, Cat("leases in '", directory, '\''), [&] {
+      report_.Try(Finding::Area::kLeftOver, Cat("leases in '", directory, '\''), [&] {
         LookAtLeasesIn(directory);
       });
     }
@@ -174,7 +174,7 @@ class Collector {
       if (id.ifname.empty() || recorded_.contains(id) || IsValid(id)) {
         continue;
       }
-      report_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
+      report_.Try(Finding::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
         const std::optional<FileLock> lock = LockOf(id);
         // An ADD writes its record before its leases. The lease was seen before this lock was
         // taken, so the record of its owner exists by now.
@@ -222,13 +222,12 @@ class Collector {
   }
 
   void AddRemoval(const state::Record& record, std::string text) {
-    report_.mismatches.Add(
-        {Mismatch::Area::kLeftOver, record.id.container_id, std::move(text)}, [&] {
-          const cni::ErrorList failures(Remove(host_, record, record.AllParts()));
-          if (!failures.empty()) {
-            throw Error(Code::kIncomplete, cni::ErrorList::Join(failures.list()));
-          }
-        });
+    report_.findings.Add({Finding::Area::kLeftOver, record.id.container_id, std::move(text)}, [&] {
+      const cni::ErrorList failures(Remove(host_, record, record.AllParts()));
+      if (!failures.empty()) {
+        throw Error(Code::kIncomplete, cni::ErrorList::Join(failures.list()));
+      }
+    });
   }
 
   static std::optional<ipam::Store> StoreIn(const LeaseDirectory& directory) {

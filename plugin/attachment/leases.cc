@@ -47,37 +47,37 @@ bool WasWrittenBeforeBoot(const ipam::Store& store, const Ip& address) {
   return store.WrittenAt(address).value_or(boot) < boot;
 }
 
-void CheckLeasesOf(const state::Record& record, Mismatches& mismatches) {
+void CheckLeasesOf(const state::Record& record, Findings& findings) {
   if (LostLeases(record).empty()) {
     return;
   }
   auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
-  if (!store && mismatches.is_repairing()) {
+  if (!store && findings.is_repairing()) {
     store.emplace(ipam::Store::Open(record.ipam.data_dir, record.id.network));
   }
   // Read again under the lock: nobody changes the leases any more.
   for (const Ip& address : LostLeases(record)) {
-    if (store && mismatches.is_repairing()) {
+    if (store && findings.is_repairing()) {
       // While the lease was missing, an ADD in a new directory may have leased the address to
       // `kLeasedElsewhere`.
       store->Release(address, ipam::kLeasedElsewhere);
     }
-    Mismatch mismatch{Mismatch::Area::kLease,
-                      record.id.container_id,
-                      Format("the lease of {} is missing", address)};
+    Finding finding{Finding::Area::kLease,
+                    record.id.container_id,
+                    Format("the lease of {} is missing", address)};
     if (store && !store->IsFree(address)) {
       const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
-      mismatch.text =
+      finding.text =
           owner ? Format("the lease of {} belongs to container '{}'", address, owner->container_id)
                 : Format("{} is reserved by a file that is no lease", address);
-      mismatch.fix = Fix::Advice(
+      finding.fix = Fix::Advice(
           Format("if that container uses the address, stop one of the two; else: rm {} && "
                  "nomad-bridge reconcile",
                  ShellWord(Format("{}/{}/{}", record.ipam.data_dir, record.id.network, address))));
-      mismatches.AddUnrepairable(std::move(mismatch));
+      findings.AddUnrepairable(std::move(finding));
     } else {
-      mismatches.Add(std::move(mismatch),
-                     [&] { static_cast<void>(store->Reserve(address, ipam::OwnerOf(record.id))); });
+      findings.Add(std::move(finding),
+                   [&] { static_cast<void>(store->Reserve(address, ipam::OwnerOf(record.id))); });
     }
   }
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/attachment_id.h"
+#include "base/finding.h"
 #include "base/ip.h"
-#include "base/mismatch.h"
 #include "ipam/store.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -26,7 +26,7 @@ void ReleaseAddresses(const state::Record& record);
 
 // Checks that every lease of `record` exists. Mode kRepair writes the missing ones. If none is
 // missing, writes nothing at all, since the disk may be full.
-void CheckLeasesOf(const state::Record& record, Mismatches& mismatches);
+void CheckLeasesOf(const state::Record& record, Findings& findings);
 // Writes the leases of the live attachments of `network` into `store`, if their records name
 // `data_dir`, the directory of `store`. Reads every record, so call it only for a directory that is
 // new or was lost.

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/finding.h"
 #include "base/log.h"
-#include "base/mismatch.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/liveness.h"
@@ -44,7 +44,7 @@ bool CommitElements(state::Host& host,
 }  // namespace
 
 void Publish(state::Host& host, const state::Record& record) {
-  Mismatches silent = Mismatches::Silently();
+  Findings silent = Findings::Silently();
   const bool has_rules = CommitElements(host, record);
   // After the commit: the chain localhost_guard, which makes route_localnet safe, is in force.
   rules::CheckLocalhost(host, record.Finished(), silent);
@@ -55,7 +55,7 @@ void Publish(state::Host& host, const state::Record& record) {
     foreign::CheckOtherFirewalls(host, record, silent);
   }
   rules::WarnOfPorts(host, record);
-  if (const std::optional<Mismatch> tagged = rules::FindTaggedTraffic(host, record)) {
+  if (const std::optional<Finding> tagged = rules::FindTaggedTraffic(host, record)) {
     LogLine("{}", tagged->TextWithFix());
   }
 }

@@ -20,20 +20,20 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-using Area = Mismatch::Area;
+using Area = Finding::Area;
 
 class Reconciler {
  public:
   Reconciler(state::Host& host, ReconcileReport& report)
-      : host_(host), report_(report), mismatches_(report.mismatches), log_(report.mismatches) {}
+      : host_(host), report_(report), findings_(report.findings), log_(report.findings) {}
 
   // Each step needs the step before it: a port needs its bridge, elements name links that must
   // exist, and route_localnet is safe only while the rules are in force.
   void CheckOne(const state::Record& record) {
-    const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
-    CheckOwn(record, FindVeth(record), bridge, mismatches_);
+    const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, findings_);
+    CheckOwn(record, FindVeth(record), bridge, findings_);
     CheckOwnRules(record);
-    rules::CheckLocalhost(host_, record, mismatches_);
+    rules::CheckLocalhost(host_, record, findings_);
   }
 
   // The socket unit runs this after every change of rules, also after our own ADDs and DELs. So it
@@ -43,7 +43,7 @@ class Reconciler {
         host_.records.OnePerNetwork([&](const state::Record& record) {
           return record.IsLive(cni::Part::kForward) && link::IsAlive(host_, record);
         });
-    rules::CheckTables(host_, records, mismatches_);
+    rules::CheckTables(host_, records, findings_);
     for (const state::Record& record : records) {
       NoteGateway(record);
     }
@@ -59,13 +59,13 @@ class Reconciler {
       progress(done + 1, all.size());
     }
     // One batch for all attachments.
-    const auto check_rules = [&] { rules::CheckRuleset(host_, mismatches_, &*listed_); };
+    const auto check_rules = [&] { rules::CheckRuleset(host_, findings_, &*listed_); };
     report_.Try(Area::kTable, "the rules", check_rules);
     // After the rules, which make route_localnet safe.
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
       report_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
-        rules::CheckLocalhost(host_, record, mismatches_);
+        rules::CheckLocalhost(host_, record, findings_);
       });
     }
     // Last: the tools of other firewalls take time. If the rules cannot be read, the report says so
@@ -77,7 +77,7 @@ class Reconciler {
 
  private:
   // Checks one of many attachments. If its repair fails, the others are still repaired. Locks only
-  // an attachment with a mismatch, so that no command waits for a check that finds nothing.
+  // an attachment with a finding, so that no command waits for a check that finds nothing.
   void CheckAttachment(const AttachmentId& id) {
     const std::optional<state::Record> record = host_.records.Find(id);
     if (!record) {
@@ -103,12 +103,12 @@ class Reconciler {
     Segment& segment = added.first->second;
     if (added.second) {
       segment.is_usable = report_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
-        segment.bridge = CheckSegment(host_, live, mismatches_);
+        segment.bridge = CheckSegment(host_, live, findings_);
       });
     }
     if (segment.is_usable) {
       report_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
-        Mismatches first_look(Mode::kLook);
+        Findings first_look(Mode::kLook);
         CheckOwn(live, veth, segment.bridge, first_look);
         // The first look took no lock: a command may have been at work.
         if (!first_look.empty()) {
@@ -123,26 +123,26 @@ class Reconciler {
     if (!lock) {
       report_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
-      CheckOwn(*record, FindVeth(*record), bridge, mismatches_);
+      CheckOwn(*record, FindVeth(*record), bridge, findings_);
     }
   }
 
   void CheckOwn(const state::Record& record,
                 const std::optional<rtnl::Link>& veth,
                 const std::optional<rtnl::Link>& bridge,
-                Mismatches& mismatches) {
+                Findings& findings) {
     if (record.IsLive(cni::Part::kLink)) {
-      Mismatches of_link(mismatches.mode());
+      Findings of_link(findings.mode());
       link::CheckHostVeth(host_, record, veth, bridge, of_link);
       const bool is_repaired = !of_link.repaired().empty();
-      mismatches.AddAll(std::move(of_link));
+      findings.AddAll(std::move(of_link));
       if (is_repaired) {
         // A bridge drops what the node sends until it has noticed the carrier of a new port.
         link::AwaitGateway(host_, record);
       }
     }
     if (record.IsLive(cni::Part::kAddress)) {
-      CheckLeasesOf(record, mismatches);
+      CheckLeasesOf(record, findings);
     }
   }
 
@@ -158,14 +158,14 @@ class Reconciler {
       return;  // the kernel may not even have nf_tables
     }
     // After the tables, because the elements name their sets and chains.
-    const bool is_everything_compared = rules::CheckTables(host_, {record}, mismatches_);
-    std::vector<Mismatch> lost =
-        is_everything_compared ? std::vector<Mismatch>() : rules::CompareElements(host_, record);
-    if (!lost.empty() && mismatches_.is_repairing()) {
+    const bool is_everything_compared = rules::CheckTables(host_, {record}, findings_);
+    FindingList lost =
+        is_everything_compared ? FindingList() : rules::CompareElements(host_, record);
+    if (!lost.empty() && findings_.is_repairing()) {
       PublishAgain(host_, record);
     }
-    mismatches_.AddAll(std::move(lost));
-    foreign::CheckOtherFirewalls(host_, record, mismatches_);
+    findings_.AddAll(std::move(lost));
+    foreign::CheckOtherFirewalls(host_, record, findings_);
   }
 
   // Collects a gateway's interface: its forwarding is checked once, after all attachments.
@@ -178,7 +178,7 @@ class Reconciler {
   void CheckOtherFirewalls() {
     for (const auto& each : gateways_) {
       report_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
-        foreign::CheckOtherFirewalls(host_, each.second, mismatches_);
+        foreign::CheckOtherFirewalls(host_, each.second, findings_);
       });
     }
   }
@@ -198,7 +198,7 @@ class Reconciler {
 
   state::Host& host_;
   ReconcileReport& report_;
-  Mismatches& mismatches_;
+  Findings& findings_;
   state::RepairLog log_;
   std::map<std::string, Segment> segments_;
   std::map<std::string, state::Record> gateways_;  // one record for each gateway

@@ -7,11 +7,11 @@
 //          leases of each attachment; then the rules in one batch, since they name the links.
 //          route_localnet comes after the rules that make it safe. Other programs' firewalls come
 //          last, because their tools take time.
-// Log      Names each repair on stderr, in the words of the mismatch, once no lock is held.
+// Log      Names each repair on stderr, in the words of the finding, once no lock is held.
 // Errors   ReconcileAll(): the report names what failed, and everything else is repaired; throws
 //          kIo or kKernel if the records cannot even be listed. The others throw if the kernel
 //          refuses a change: the errors of link/bridge.h, rules/commit.h and rules/check_ruleset.h.
-// Locks    ReconcileAll() tries the lock of an attachment with a mismatch, and then looks at the
+// Locks    ReconcileAll() tries the lock of an attachment with a finding, and then looks at the
 //          attachment again. Takes the leases' lock if a lease is lost, and the rules' lock for the
 //          rules. ReconcileRules() and ReconcileOne() take it only if some rule differs.
 #pragma once

@@ -8,35 +8,39 @@
 #include <vector>
 
 #include "base/attachment_id.h"
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "base/text.h"
 
 namespace nomad_bridge::attachment {
 
 struct ReconcileReport {
-  explicit ReconcileReport(Mode mode) : mismatches(mode) {}
+  explicit ReconcileReport(Mode mode) : findings(mode) {}
 
   std::size_t attachments = 0;  // how many were looked at
-  Mismatches mismatches;
-  // One entry for each thing that could not be looked at or repaired.
-  struct Failure {
-    Mismatch::Area area;
-    std::string text;
-    std::string cause;  // the part of `text` after "<what>: "
-  };
-  std::vector<Failure> failed;
+  Findings findings;
+  FindingList failed;              // what could not be looked at or repaired
   std::vector<AttachmentId> busy;  // skipped: another command works on them
 
   // Runs `act`. If it fails, notes the failure under the name `what` and returns false.
   template <typename Act>
-  bool Try(Mismatch::Area area, const std::string& what, Act act) {
+  bool Try(Finding::Area area, const std::string& what, Act act) {
     try {
       act();
       return true;
+    } catch (const Error& error) {
+      Fail(area, what, error, error.fix());
     } catch (const std::exception& error) {
-      failed.push_back({area, Format("{}: {}", what, error.what()), error.what()});
-      return false;
+      Fail(area, what, error, {});
     }
+    return false;
+  }
+
+ private:
+  void Fail(Finding::Area area, const std::string& what, const std::exception& error, Fix fix) {
+    failed.push_back({.area = area,
+                      .text = Format("{}: {}", what, error.what()),
+                      .fix = std::move(fix),
+                      .error = error.what()});
   }
 };
 

@@ -19,7 +19,7 @@ namespace {
 // attachments whose veth was not a port of it.
 std::vector<state::Record> CheckPorts(state::Host& host,
                                       const rtnl::Link& bridge,
-                                      Mismatches& mismatches) {
+                                      Findings& findings) {
   std::vector<state::Record> moved;
   link::LiveAttachments all(host, {});
   for (const state::Record& record : all.records()) {
@@ -32,12 +32,12 @@ std::vector<state::Record> CheckPorts(state::Host& host,
     if (!veth || veth->master == bridge.index) {
       continue;
     }
-    // Kept apart from `mismatches`: if a DEL removes the link meanwhile, the mismatch of this port
+    // Kept apart from `findings`: if a DEL removes the link meanwhile, the finding of this port
     // cannot be repaired. The CHECK of another attachment must not fail because of it.
-    Mismatches of_port(mismatches.mode());
+    Findings of_port(findings.mode());
     try {
       link::CheckHostVeth(host, record, veth, bridge, of_port);
-      mismatches.AddAll(std::move(of_port));
+      findings.AddAll(std::move(of_port));
       moved.push_back(record.OnlyLive());
     } catch (const Error&) {
       // If the link is gone, a DEL was faster: the attachment's lock is not held here.
@@ -51,14 +51,14 @@ std::vector<state::Record> CheckPorts(state::Host& host,
 
 // Plugs the ports back into a bridge that we have just created again. Reads all records. If
 // somebody else has created it, CHECK and reconcile find its ports.
-void PlugInPorts(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
-  const std::vector<state::Record> moved = CheckPorts(host, bridge, mismatches);
+void PlugInPorts(state::Host& host, const rtnl::Link& bridge, Findings& findings) {
+  const std::vector<state::Record> moved = CheckPorts(host, bridge, findings);
   if (!moved.empty()) {
     // Rules before route_localnet, which is safe only while they are in force.
-    rules::CheckTables(host, moved, mismatches);
+    rules::CheckTables(host, moved, findings);
   }
   for (const state::Record& record : moved) {
-    rules::CheckLocalhost(host, record, mismatches);
+    rules::CheckLocalhost(host, record, findings);
   }
 }
 
@@ -84,27 +84,27 @@ std::string SegmentKey(const state::Record& record) {
 
 std::optional<rtnl::Link> CheckSegment(state::Host& host,
                                        const state::Record& record,
-                                       Mismatches& mismatches) {
+                                       Findings& findings) {
   if (!record.IsLive(cni::Part::kLink)) {
     return std::nullopt;
   }
-  link::CheckedBridge bridge = link::CheckBridge(host, record, mismatches);
+  link::CheckedBridge bridge = link::CheckBridge(host, record, findings);
   if (bridge.link) {
-    rules::CheckBridgeNetfilter(host, *bridge.link, record, mismatches);
+    rules::CheckBridgeNetfilter(host, *bridge.link, record, findings);
   }
   if (bridge.is_new) {
     // Only once the bridge has its addresses: containers send to the gateway as soon as their ports
     // are plugged in.
-    PlugInPorts(host, *bridge.link, mismatches);
+    PlugInPorts(host, *bridge.link, findings);
   }
   return std::move(bridge.link);
 }
 
 void EnsureSegment(state::Host& host, const state::Record& record) {
-  Mismatches silent = Mismatches::Silently();
+  Findings silent = Findings::Silently();
   const std::optional<rtnl::Link> bridge = CheckSegment(host, record, silent);
-  const auto left = std::ranges::find_if(silent.left(), [&](const Mismatch& mismatch) {
-    return mismatch.area == Mismatch::Area::kBridge && mismatch.owner == record.link.bridge;
+  const auto left = std::ranges::find_if(silent.left(), [&](const Finding& finding) {
+    return finding.area == Finding::Area::kBridge && finding.owner == record.link.bridge;
   });
   if (left != silent.left().end()) {
     const Fix& fix = left->fix;
@@ -124,7 +124,7 @@ void EnsureNetwork(state::Host& host, const state::Record& record) {
     const FileLock one_at_a_time = host.records.LockRules();
     rules::EnsureTables(host, record);
   }
-  Mismatches silent = Mismatches::Silently();
+  Findings silent = Findings::Silently();
   foreign::CheckOtherFirewalls(host, record, silent);
 }
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -25,7 +25,7 @@ namespace nomad_bridge::attachment {
 // Returns the bridge; nullopt if `record` has none, or if the bridge is missing and is not created.
 std::optional<rtnl::Link> CheckSegment(state::Host& host,
                                        const state::Record& record,
-                                       Mismatches& mismatches);
+                                       Findings& findings);
 
 // Like CheckSegment() in mode kRepair, for an attachment that is about to be created. Does not
 // report what it creates or repairs. Throws kConflict if only the operator can repair the bridge.

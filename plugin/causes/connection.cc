@@ -81,16 +81,6 @@ rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link) {
           .input_link = input_link};
 }
 
-std::optional<Ip> OwnGateway(const state::Record& record, Family family) {
-  const auto gateway = std::ranges::find_if(
-      record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
-  return gateway == record.link.gateways.end() ? std::nullopt : std::optional(gateway->address);
-}
-
-std::string InsideFix(const state::Record& record, const std::string& command) {
-  return Format("nsenter --net={} {}", ShellWord(record.netns_path), command);
-}
-
 std::string Connection::ClientText() const {
   return Cat(is_client_named ? "" : "clients beyond the node, such as ", source);
 }
@@ -171,7 +161,7 @@ void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) 
   const state::Record& record = *connection.server_record;
   const Family family = connection.server.family();
   const std::optional<netlink::Netns> netns =
-      record.ipam.default_routes.Has(family) ? std::nullopt : FindNetns(record);
+      record.ipam.default_routes.Has(family) ? std::nullopt : link::FindNetns(record);
   std::optional<rtnl::Socket> container =
       netns ? std::optional(rtnl::Socket::In(*netns)) : std::nullopt;
   if (container &&

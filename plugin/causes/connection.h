@@ -97,10 +97,4 @@ class Planner {
 // Returns the query for the route of answers on the node, or in the container (`input_link` 0).
 [[nodiscard]] rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link);
 
-// Returns the node's own address in the container's network.
-[[nodiscard]] std::optional<Ip> OwnGateway(const state::Record& record, Family family);
-
-// Returns `command`, to be run in the container's namespace.
-[[nodiscard]] std::string InsideFix(const state::Record& record, const std::string& command);
-
 }  // namespace nomad_bridge::causes

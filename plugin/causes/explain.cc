@@ -6,9 +6,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/causes/explain_inside.h"
-#include "plugin/causes/explain_rules.h"
 #include "plugin/causes/on_node.h"
-#include "plugin/causes/reverse_path.h"
 #include "plugin/causes/rule_cause.h"
 #include "plugin/state/kernel_names.h"
 
@@ -31,8 +29,8 @@ class Explainer {
         tool_(IpTool(connection.family())) {}
 
   // Returns the causes that follow from the station at which the connection ends.
-  [[nodiscard]] Causes ByStation(const Station& failed) {
-    Causes causes = At(failed.what);
+  [[nodiscard]] FindingList ByStation(const Station& failed) {
+    FindingList causes = At(failed.what);
     if (causes.empty()) {
       causes.push_back(Vaguely(failed));
     }
@@ -40,7 +38,7 @@ class Explainer {
   }
 
  private:
-  [[nodiscard]] Causes At(What what) {
+  [[nodiscard]] FindingList At(What what) {
     switch (what) {
       case What::kEnter:
         return AtEnter();
@@ -68,11 +66,11 @@ class Explainer {
     return trail_.Find({.packet = packet, .point = point, .is_end = is_end});
   }
 
-  [[nodiscard]] static Cause Advice(std::string text, std::string advice) {
+  [[nodiscard]] static Finding Advice(std::string text, std::string advice) {
     return {.text = std::move(text), .fix = Fix::Advice(std::move(advice))};
   }
 
-  [[nodiscard]] Cause Vaguely(const Station& failed) const {
+  [[nodiscard]] Finding Vaguely(const Station& failed) const {
     const Seen* const last = trail_.LastMarker();
     const bool is_answer = last != nullptr && last->packet == PacketKind::kAnswer;
     return Advice(
@@ -83,7 +81,7 @@ class Explainer {
         "tc -s qdisc show; nstat -az | grep -i drop");
   }
 
-  [[nodiscard]] Cause NoWayBack(const rtnl::RouteAnswer& back, std::string advice) const {
+  [[nodiscard]] Finding NoWayBack(const rtnl::RouteAnswer& back, std::string advice) const {
     return Advice(Format("answers do not get to {}: {}", connection_.ClientText(), ErrorText(back)),
                   std::move(advice));
   }
@@ -105,7 +103,7 @@ class Explainer {
 
   // ---- the request, on the node
 
-  Causes AtEnter() {
+  FindingList AtEnter() {
     if (connection_.from == Place::kAllocation) {
       return ExplainLeaving(facts_, connection_, trail_);
     }
@@ -120,13 +118,13 @@ class Explainer {
     return FindFilters("ingress");
   }
 
-  Causes AtHook() {
+  FindingList AtHook() {
     return {Advice(Format("{} is dropped by rules that nf_tables does not show",
                           PacketText(connection_, PacketKind::kRequest)),
                    "look at those of iptables-legacy: iptables-legacy-save")};
   }
 
-  Causes AtRoute() {
+  FindingList AtRoute() {
     const Seen* const prerouting = On(PacketKind::kRequest, Point::kPrerouting, true);
     if (connection_.to != Place::kNode && On(PacketKind::kRequest, Point::kInput) != nullptr) {
       return ByNodeItself();
@@ -138,6 +136,12 @@ class Explainer {
         connection_.uplink ? connection_.uplink : GatewayOf(connection_.client_record);
     if (!input) {
       return {};
+    }
+    if (connection_.server_record) {
+      FindingList detour = FindToContainer(facts_, *connection_.server_record, connection_.server);
+      if (!detour.empty()) {
+        return detour;
+      }
     }
     const Ip destination = prerouting->Destination().value_or(connection_.server);
     const rtnl::RouteAnswer way = net_.LookUpRoute(
@@ -176,12 +180,12 @@ class Explainer {
   }
 
   // The packet was not translated, or was translated to an address of the node.
-  Causes ByNodeItself() {
-    Causes redirected = FindRedirect(facts_, connection_, trail_);
+  FindingList ByNodeItself() {
+    FindingList redirected = FindRedirect(facts_, connection_, trail_);
     if (!redirected.empty()) {
       return redirected;
     }
-    Causes untracked = FindUntracking(facts_, connection_, trail_);
+    FindingList untracked = FindUntracking(facts_, connection_, trail_);
     if (!untracked.empty()) {
       return untracked;
     }
@@ -195,14 +199,14 @@ class Explainer {
   }
 
   // The packet was lost between the rules of the node and the rules in the container.
-  Causes AtBridge() {
+  FindingList AtBridge() {
     if (const Seen* const drop = trail_.LookupDrop()) {
       return {CauseOf(facts_, connection_, *drop, "drops")};
     }
     const state::Record& record = *connection_.server_record;
     const Seen* const leaving = On(PacketKind::kRequest, Point::kPostrouting);
     const bool is_elsewhere = leaving != nullptr && leaving->Destination() != connection_.server;
-    Causes causes = is_elsewhere ? FindRedirect(facts_, connection_, trail_) : Causes();
+    FindingList causes = is_elsewhere ? FindRedirect(facts_, connection_, trail_) : FindingList();
     if (causes.empty()) {
       causes = FindToContainer(facts_, record, connection_.server);
     }
@@ -219,32 +223,32 @@ class Explainer {
   }
 
   // Examines the queues of the bridge and of its port, and the bridge's table.
-  Causes ByLinks(const state::Record& record) {
+  FindingList ByLinks(const state::Record& record) {
     const std::optional<rtnl::Link> veth = facts_.FindLink(state::HostVethName(record.id));
     for (const std::optional<rtnl::Link>& link : {GatewayOf(connection_.server_record), veth}) {
-      Causes causes = link ? FindBlackhole(net_, *link) : Causes();
+      FindingList causes = link ? FindBlackhole(net_, *link) : FindingList();
       if (!causes.empty()) {
         return causes;
       }
     }
-    return veth ? FindWrongPort(facts_, record, *veth) : Causes();
+    return veth ? FindWrongPort(facts_, record, *veth) : FindingList();
   }
 
-  Causes FindSilence(const state::Record& record) {
+  FindingList FindSilence(const state::Record& record) {
     const std::optional<rtnl::Link> gateway = GatewayOf(connection_.server_record);
     if (!gateway || !net_.UnansweredFor(*gateway, connection_.server)) {
       return {};
     }
-    return {Advice(Format("nobody on '{}' answers for {}", gateway->name, connection_.server),
-                   Format("look whether the request arrives there, and what is answered: {}",
-                          InsideFix(record,
-                                    Format("tcpdump -ni {} {}",
-                                           ShellWord(record.id.ifname),
-                                           connection_.server.is_ipv4() ? "arp" : "icmp6"))))};
+    return {
+        Advice(Format("nobody on '{}' answers for {}", gateway->name, connection_.server),
+               Format("look whether the request arrives there, and what is answered: {}",
+                      record.InsideFix(Format("tcpdump -ni {} {}",
+                                              ShellWord(record.id.ifname),
+                                              connection_.server.is_ipv4() ? "arp" : "icmp6"))))};
   }
 
   // Names the tc filters that the packet passes on the node: they may drop it.
-  Causes FindFilters(const std::string& direction) {
+  FindingList FindFilters(const std::string& direction) {
     const std::optional<state::Record>& record = connection_.server_record;
     for (const std::optional<rtnl::Link>& link :
          {record ? facts_.FindLink(state::HostVethName(record->id)) : std::nullopt,
@@ -261,7 +265,7 @@ class Explainer {
 
   // ---- the answer
 
-  Causes AtService() {
+  FindingList AtService() {
     if (connection_.to == Place::kNode) {
       return {Advice(Format("nobody on the node listens on {}/{} of {}",
                             connection_.ProtocolName(),
@@ -272,14 +276,14 @@ class Explainer {
     return ExplainService(facts_, connection_, trail_);
   }
 
-  Causes AtAnswer() {
+  FindingList AtAnswer() {
     const std::optional<rtnl::Link> gateway = GatewayOf(connection_.server_record);
     const bool is_at_node = gateway && trail_.Find({.packet = PacketKind::kAnswer,
                                                     .family = TableFamily::kNetdev,
                                                     .point = Point::kIngress,
                                                     .device = gateway->name}) != nullptr;
     if (connection_.server_record && !is_at_node) {
-      Causes causes = InFrontOfNode();
+      FindingList causes = InFrontOfNode();
       if (!causes.empty()) {
         return causes;
       }
@@ -310,8 +314,8 @@ class Explainer {
   }
 
   // The answer was lost between the service and the rules of the node.
-  Causes InFrontOfNode() {
-    Causes causes = ExplainAnswer(facts_, connection_, trail_);
+  FindingList InFrontOfNode() {
+    FindingList causes = ExplainAnswer(facts_, connection_, trail_);
     if (causes.empty()) {
       causes = FindHeldPort(facts_, *connection_.server_record);
     }
@@ -320,7 +324,7 @@ class Explainer {
 
   // Explains a packet that has passed all rules: it leaves through the link of its route if the
   // next hop there answers.
-  Causes AtLeave() {
+  FindingList AtLeave() {
     const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
     const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = far});
     const std::optional<rtnl::Link> link =
@@ -379,7 +383,8 @@ Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
   diagnosis.causes = ExplainByRule(facts, connection, trail);
   diagnosis.is_by_rule = !diagnosis.causes.empty();
   const Seen* const drop = trail.Drop();
-  diagnosis.is_by_policy = drop != nullptr && IsOurs(*drop) && diagnosis.causes.front().is_meant;
+  diagnosis.is_by_policy = drop != nullptr && IsOurs(*drop) &&
+                           diagnosis.causes.front().severity == Finding::Severity::kNote;
   if (!diagnosis.is_by_rule) {
     diagnosis.causes = Explainer(facts, connection, trail).ByStation(*failed);
   }

@@ -4,14 +4,14 @@
 // Errors   kKernel
 #pragma once
 
-#include "plugin/causes/cause.h"
+#include "base/finding.h"
 #include "plugin/causes/way.h"
 
 namespace nomad_bridge::causes {
 
 struct Diagnosis {
   Way way;
-  Causes causes;            // empty: the connection was answered
+  FindingList causes;       // empty: the connection was answered
   bool is_by_rule = false;  // the kernel has named a rule; false: deduced from the last station
   bool is_in_container = false;  // the connection ended in a container
   bool is_refused = false;       // nobody listens

@@ -8,7 +8,6 @@
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/on_node.h"
-#include "plugin/causes/reverse_path.h"
 #include "plugin/causes/rule_cause.h"
 
 namespace nomad_bridge::causes {
@@ -18,56 +17,38 @@ using nft::TableFamily;
 using probe::PacketKind;
 using Point = nft::Hook::Point;
 
-// A container as it is now, with its namespace held open.
-struct Inside {
-  explicit Inside(const state::Record& of) : record(of), netns(FindNetns(of)) {
-    if (netns) {
-      interior.emplace(Interior{*netns, record});
-    }
-  }
-
-  const state::Record& record;
-  std::optional<netlink::Netns> netns;
-  std::optional<Interior> interior;  // nullopt: it cannot be seen from here
-
-  [[nodiscard]] bool HasLink() const { return interior && interior->link; }
-  [[nodiscard]] Fix Command(const std::string& command) const { return InsideFix(record, command); }
-};
-
-Causes Advise(const std::string& text, const std::string& advice) {
+FindingList Advise(const std::string& text, const std::string& advice) {
   return {{.text = text, .fix = Fix::Advice(advice)}};
 }
 
 // Returns the cause if a sandbox or a virtual machine has taken the frames and does not answer.
 // Nobody outside can see what happens inside it.
-Causes FindSilentReader(Inside& inside) {
-  const std::optional<std::string> note =
-      inside.interior ? FindFrameReaderNote(*inside.interior) : std::nullopt;
-  Causes causes = note ? Advise(*note, "look there why it does not answer") : Causes();
-  for (Cause& cause : causes) {
-    cause.is_meant = true;
-  }
-  return causes;
+FindingList FindSilentReader(Inside& inside) {
+  const std::optional<std::string> note = FindFrameReaderNote(inside);
+  return note ? FindingList{{.text = *note,
+                             .fix = Fix::Advice("look there why it does not answer"),
+                             .severity = Finding::Severity::kNote}}
+              : FindingList();
 }
 
 // Explains why packets to `next`, a neighbour of the container, get no further: the neighbour does
 // not answer, or its entry is wrong.
-Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
-  rtnl::Socket& net = inside.interior->net;
-  const rtnl::Link& own = *inside.interior->link;
+FindingList FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
+  rtnl::Socket& net = inside.net;
+  const rtnl::Link& own = *inside.link;
   const std::string tool = IpTool(next.family());
   const std::optional<rtnl::Link> gateway = facts.FindLink(inside.record.link.gateway_ifname);
   const std::optional<rtnl::Neighbour> neighbour = net.FindNeighbour(own, next);
-  const bool is_own_gateway = OwnGateway(inside.record, next.family()) == next;
+  const bool is_own_gateway = inside.record.OwnGateway(next.family()) == next;
   if (neighbour && is_own_gateway && gateway && neighbour->mac != gateway->mac) {
-    return {
-        {.text = Format("{} neighbour entry in the container has the gateway {} at {}, not at "
-                        "{}",
-                        neighbour->permanent ? "a permanent" : "the",
-                        next,
-                        neighbour->mac.Text(),
-                        gateway->mac.Text()),
-         .fix = inside.Command(Format("{} neigh del {} dev {}", tool, next, ShellWord(own.name)))}};
+    return {{.text = Format("{} neighbour entry in the container has the gateway {} at {}, not at "
+                            "{}",
+                            neighbour->permanent ? "a permanent" : "the",
+                            next,
+                            neighbour->mac.Text(),
+                            gateway->mac.Text()),
+             .fix = inside.record.InsideFix(
+                 Format("{} neigh del {} dev {}", tool, next, ShellWord(own.name)))}};
   }
   if (neighbour || !net.UnansweredFor(own, next)) {
     return {};
@@ -87,12 +68,12 @@ Causes FindNeighbourFault(NodeFacts& facts, Inside& inside, const Ip& next) {
 
 // Explains how the container sends `query`, which does not leave by the container's own interface;
 // `what` describes the packet.
-Causes FindWayFault(NodeFacts& facts,
-                    Inside& inside,
-                    const rtnl::RouteQuery& query,
-                    const std::string& what) {
-  rtnl::Socket& net = inside.interior->net;
-  const rtnl::Link& own = *inside.interior->link;
+FindingList FindWayFault(NodeFacts& facts,
+                         Inside& inside,
+                         const rtnl::RouteQuery& query,
+                         const std::string& what) {
+  rtnl::Socket& net = inside.net;
+  const rtnl::Link& own = *inside.link;
   const rtnl::RouteAnswer way = net.LookUpRoute(query);
   const std::string tool = IpTool(query.destination.family());
   const bool has_default = inside.record.ipam.default_routes.Has(query.destination.family());
@@ -109,8 +90,8 @@ Causes FindWayFault(NodeFacts& facts,
         Format(
             "in the container {} does not get to {}: {}", what, query.destination, ErrorText(way)),
         Format("look at its routes and rules: {}; {}",
-               InsideFix(inside.record, Cat(tool, " rule show")),
-               InsideFix(inside.record, Format("{} route get {}", tool, query.destination))));
+               inside.record.InsideFix(Cat(tool, " rule show")),
+               inside.record.InsideFix(Format("{} route get {}", tool, query.destination))));
   }
   if (way.link != own.index && own.master != way.link) {
     const std::optional<rtnl::Link> other = net.FindLink(way.link);
@@ -121,7 +102,7 @@ Causes FindWayFault(NodeFacts& facts,
              .fix = query.source
                         ? FixByOwnTable(own, inside.record, *query.source)
                         : Fix::Advice(Format("look at its routes: {}",
-                                             InsideFix(inside.record, Cat(tool, " route"))))}};
+                                             inside.record.InsideFix(Cat(tool, " route"))))}};
   }
   return FindNeighbourFault(facts, inside, way.gateway.value_or(query.destination));
 }
@@ -132,13 +113,14 @@ const Seen* FindInServer(const Trail& trail, PacketKind packet, Point point, boo
 
 }  // namespace
 
-Causes ExplainLeaving(NodeFacts& facts, const Connection& connection, const Trail& trail) {
-  Inside inside(*connection.client_record);
-  if (!inside.interior) {
-    return Advise(Format("its namespace cannot be seen at '{}'", inside.record.netns_path),
+FindingList ExplainLeaving(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  const state::Record& record = *connection.client_record;
+  std::optional<Inside> inside = OpenInside(record);
+  if (!inside) {
+    return Advise(Format("its namespace cannot be seen at '{}'", record.netns_path),
                   "run this where the runtime's mounts can be seen");
   }
-  if (!inside.HasLink()) {
+  if (!inside->link) {
     return {};
   }
   if (const Seen* const drop = trail.LookupDrop()) {
@@ -146,70 +128,70 @@ Causes ExplainLeaving(NodeFacts& facts, const Connection& connection, const Trai
   }
   const rtnl::RouteQuery query = {.destination = connection.destination,
                                   .source = connection.source};
-  return FindWayFault(facts, inside, query, PacketText(connection, PacketKind::kRequest));
+  return FindWayFault(facts, *inside, query, PacketText(connection, PacketKind::kRequest));
 }
 
-Causes ExplainEntering(const state::Record& record) {
-  Inside inside(record);
-  if (!inside.HasLink()) {
+FindingList ExplainEntering(const state::Record& record) {
+  std::optional<Inside> inside = OpenInside(record);
+  if (!inside || !inside->link) {
     return {};
   }
-  Causes silent = FindSilentReader(inside);
+  FindingList silent = FindSilentReader(*inside);
   if (!silent.empty()) {
     return silent;
   }
-  Causes lost = FindInContainer(*inside.interior, std::nullopt);
+  FindingList lost = FindInContainer(*inside, std::nullopt);
   if (!lost.empty()) {
     return lost;
   }
-  const rtnl::Link& own = *inside.interior->link;
+  const rtnl::Link& own = *inside->link;
   const int answers_nobody = 8;  // ip-sysctl.rst
   if (own.ipv4 && own.ipv4->arp_ignore == answers_nobody) {
     const std::string setting = netlink::Ipv4Setting(own.name, "arp_ignore");
     return {{.text = Format(
                  "{} is {}: who asks for an address there gets no answer", setting, answers_nobody),
-             .fix = inside.Command(Cat("sysctl -w ", ShellWord(Cat(setting, "=0"))))}};
+             .fix = inside->record.InsideFix(Cat("sysctl -w ", ShellWord(Cat(setting, "=0"))))}};
   }
   return {};
 }
 
-Causes ExplainInContainer(const Connection& connection, const Trail& trail) {
-  Inside inside(*connection.server_record);
+FindingList ExplainInContainer(const Connection& connection, const Trail& trail) {
+  std::optional<Inside> inside = OpenInside(*connection.server_record);
   const Seen* const prerouting =
       FindInServer(trail, PacketKind::kRequest, Point::kPrerouting, true);
-  if (!inside.HasLink()) {
+  if (!inside || !inside->link) {
     return {};
   }
-  Causes silent = FindSilentReader(inside);
+  FindingList silent = FindSilentReader(*inside);
   if (!silent.empty()) {
     return silent;
   }
   if (prerouting == nullptr || FindInServer(trail, PacketKind::kRequest, Point::kInput, false)) {
     return Advise("in the container, rules that nf_tables does not show drop packets for the port",
                   Format("look at those of iptables-legacy: {}",
-                         InsideFix(inside.record, "iptables-legacy-save")));
+                         inside->record.InsideFix("iptables-legacy-save")));
   }
-  const rtnl::Link& own = *inside.interior->link;
+  const rtnl::Link& own = *inside->link;
   const Ip destination = prerouting->Destination().value_or(connection.server);
-  const rtnl::RouteAnswer way = inside.interior->net.LookUpRoute(
+  const rtnl::RouteAnswer way = inside->net.LookUpRoute(
       {.destination = destination, .source = connection.source, .input_link = own.index});
-  if (IsByReversePath(inside.interior->net, way, own, connection.source)) {
-    Cause strict = StrictReversePath(own, connection.ClientText());
-    strict.fix = inside.Command(strict.fix.command);
+  if (IsByReversePath(inside->net, way, own, connection.source)) {
+    Finding strict = StrictReversePath(own, connection.ClientText());
+    strict.fix = inside->record.InsideFix(strict.fix.command);
     return {strict};
   }
   return Advise(Format("the container does not accept packets for {}: {}",
                        destination,
                        way.error == 0 ? "it is not an address of its own" : ErrorText(way)),
                 Format("look at its addresses and routes: {}",
-                       InsideFix(inside.record, Cat(IpTool(destination.family()), " address"))));
+                       inside->record.InsideFix(Cat(IpTool(destination.family()), " address"))));
 }
 
 // If a rule inside the container, such as the rule of a sidecar, has led the packet to another
 // port, names the rule.
-Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+FindingList ExplainService(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   const Seen* const input = FindInServer(trail, PacketKind::kRequest, Point::kInput, true);
-  Inside inside(*connection.server_record);
+  std::optional<Inside> inside = OpenInside(*connection.server_record);
   if (input != nullptr && input->DestinationPort() != connection.server_port) {
     for (const Seen& seen : trail.steps) {
       if (!seen.marker && seen.side == Side::kServer && seen.packet == PacketKind::kRequest &&
@@ -223,26 +205,25 @@ Causes ExplainService(NodeFacts& facts, const Connection& connection, const Trai
       }
     }
   }
-  if (trail.IsRefused() || !inside.HasLink()) {
+  if (trail.IsRefused() || !inside || !inside->link) {
     return {};  // the listener is the reason
   }
   rtnl::RouteQuery query = AnswersOf(connection, 0);
-  return FindWayFault(facts, inside, query, PacketText(connection, PacketKind::kAnswer));
+  return FindWayFault(facts, *inside, query, PacketText(connection, PacketKind::kAnswer));
 }
 
-Causes ExplainAnswer(NodeFacts& facts, const Connection& connection, const Trail& trail) {
-  Inside inside(*connection.server_record);
-  if (!inside.HasLink()) {
+FindingList ExplainAnswer(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  std::optional<Inside> inside = OpenInside(*connection.server_record);
+  if (!inside || !inside->link) {
     return {};
   }
   if (const Seen* const drop = trail.LookupDrop()) {
     return {CauseOf(facts, connection, *drop, "drops")};
   }
-  Causes causes =
-      FindBlackhole(inside.interior->net, *inside.interior->link, InsideFix(inside.record, ""));
+  FindingList causes = FindBlackhole(inside->net, *inside->link, inside->record.InsideFix(""));
   if (causes.empty()) {
     causes = FindWayFault(
-        facts, inside, AnswersOf(connection, 0), PacketText(connection, PacketKind::kAnswer));
+        facts, *inside, AnswersOf(connection, 0), PacketText(connection, PacketKind::kAnswer));
   }
   return causes;
 }

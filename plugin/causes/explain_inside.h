@@ -4,30 +4,30 @@
 // Errors   kKernel
 #pragma once
 
-#include "plugin/causes/cause.h"
+#include "base/finding.h"
 #include "plugin/causes/probe.h"
 
 namespace nomad_bridge::causes {
 
 // Explains why the request does not leave the client's container.
-[[nodiscard]] Causes ExplainLeaving(NodeFacts& facts,
-                                    const Connection& connection,
-                                    const Trail& trail);
+[[nodiscard]] FindingList ExplainLeaving(NodeFacts& facts,
+                                         const Connection& connection,
+                                         const Trail& trail);
 
 // Explains why frames do not get into the container of `record`.
-[[nodiscard]] Causes ExplainEntering(const state::Record& record);
+[[nodiscard]] FindingList ExplainEntering(const state::Record& record);
 
 // Explains why the request gets into the server's container, but to no service.
-[[nodiscard]] Causes ExplainInContainer(const Connection& connection, const Trail& trail);
+[[nodiscard]] FindingList ExplainInContainer(const Connection& connection, const Trail& trail);
 
 // Explains why a service gets the request and does not answer, or refuses.
-[[nodiscard]] Causes ExplainService(NodeFacts& facts,
-                                    const Connection& connection,
-                                    const Trail& trail);
+[[nodiscard]] FindingList ExplainService(NodeFacts& facts,
+                                         const Connection& connection,
+                                         const Trail& trail);
 
 // Explains why the answer does not leave the server's container.
-[[nodiscard]] Causes ExplainAnswer(NodeFacts& facts,
-                                   const Connection& connection,
-                                   const Trail& trail);
+[[nodiscard]] FindingList ExplainAnswer(NodeFacts& facts,
+                                        const Connection& connection,
+                                        const Trail& trail);
 
 }  // namespace nomad_bridge::causes

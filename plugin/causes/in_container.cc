@@ -20,46 +20,6 @@ std::string FamilyText(Family family) {
   return family == Family::kIpv4 ? "IPv4" : "IPv6";
 }
 
-bool HasIpv6SwitchedOff(const rtnl::Link& link) {
-  return link.ipv6 && link.ipv6->disabled;
-}
-
-void LookAtAddresses(rtnl::Socket& container,
-                     const rtnl::Link& link,
-                     const state::Record& record,
-                     Causes& causes) {
-  if (record.HasIpv6() && link.mtu < config::kMinIpv6Mtu) {
-    causes.push_back(
-        {.text = Format("interface '{}' has lost IPv6: its MTU is {}, and IPv6 needs {}",
-                        link.name,
-                        link.mtu,
-                        config::kMinIpv6Mtu),
-         .fix = InsideFix(record,
-                          Format("ip link set {} mtu {}",
-                                 ShellWord(link.name),
-                                 record.link.mtu > 0 ? record.link.mtu : config::kEthernetMtu))});
-  }
-  const std::vector<Ip> present = AddressesOnly(container.Addresses(link));
-  for (const Cidr& address : record.ipam.addresses) {
-    if (Contains(present, address.address)) {
-      continue;
-    }
-    if (!address.address.is_ipv4() && HasIpv6SwitchedOff(link)) {
-      const std::string setting = Cat(netlink::Ipv6Setting(link.name, "disable_ipv6"), "=0");
-      causes.push_back({.text = Format("interface '{}' has IPv6 switched off", link.name),
-                        .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(setting)))});
-    } else {
-      causes.push_back({.text = Format("interface '{}' has lost {}", link.name, address.address),
-                        .fix = InsideFix(record,
-                                         Format("{} address add {} dev {}{}",
-                                                IpTool(address.address.family()),
-                                                address,
-                                                ShellWord(link.name),
-                                                address.address.is_ipv4() ? "" : " nodad"))});
-    }
-  }
-}
-
 std::set<Family> PublishedFamilies(const state::Record& record) {
   std::set<Family> families;
   for (const portmap::DnatEntry& port : record.rules.ports) {
@@ -82,14 +42,13 @@ bool LacksDefaultRoute(rtnl::Socket& container, const std::vector<Route>& routes
 }
 
 // Checks the default routes that ADD gave the container.
-void LookAtDefaultRoutes(rtnl::Socket& container,
-                         const rtnl::Link& link,
-                         const state::Record& record,
-                         const std::optional<Ip>& client,
-                         Causes& causes) {
+void LookAtDefaultRoutes(Inside& inside, const std::optional<Ip>& client, FindingList& causes) {
+  const state::Record& record = inside.record;
+  const rtnl::Link& link = *inside.link;
+  rtnl::Socket& container = inside.net;
   const std::vector<Route> routes = container.Routes();
   for (const Family family : PublishedFamilies(record)) {
-    const bool is_off = family == Family::kIpv6 && HasIpv6SwitchedOff(link);
+    const bool is_off = family == Family::kIpv6 && link.ipv6 && link.ipv6->disabled;
     if (is_off || !record.ipam.default_routes.Has(family) ||
         !LacksDefaultRoute(container, routes, family)) {
       continue;
@@ -118,7 +77,7 @@ bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtn
 }
 
 // Returns why nobody can be reached on `listening.where`.
-std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
+std::string FindingOf(const Listening& listening, rtnl::Socket& net) {
   if (!listening.has_any) {
     return Cat("no listener on ", listening.where);
   }
@@ -135,7 +94,7 @@ std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
 }
 
 // Finds the listener on `number`, a port of the container.
-Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::DnatEntry& port) {
+Listening FindListenerOn(std::uint16_t number, Inside& inside, const portmap::DnatEntry& port) {
   Listening listening{.port = port, .where = Cat(Text(port.protocol), '/', number)};
   if (port.protocol == Protocol::kSctp) {
     listening.is_answered = true;  // SCTP sockets are not listed
@@ -149,13 +108,13 @@ Listening FindListenerOn(std::uint16_t number, Interior& inside, const portmap::
     return each.Accepts(port.container_ip) && !IsBoundElsewhere(each, inside.link);
   };
   listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
-  listening.mismatch = MismatchOf(listening, inside.net);
+  listening.mismatch = FindingOf(listening, inside.net);
   std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
   return listening;
 }
 
 // Returns the ports on which somebody listens at `address`.
-std::vector<std::uint16_t> PortsAt(Interior& inside, Protocol protocol, const Ip& address) {
+std::vector<std::uint16_t> PortsAt(Inside& inside, Protocol protocol, const Ip& address) {
   std::set<std::uint16_t> ports;
   auto lists = sockets::ListenerLists::In(inside.netns);
   for (const sockets::Listener& each : lists.Of(protocol)) {
@@ -166,9 +125,32 @@ std::vector<std::uint16_t> PortsAt(Interior& inside, Protocol protocol, const Ip
   return {ports.begin(), ports.end()};
 }
 
+// Finds the other interface by which the container's answers from `address` leave.
+std::optional<rtnl::Link> FindOtherWay(rtnl::Socket& container,
+                                       const rtnl::Link& own,
+                                       const Ip& address) {
+  const rtnl::RouteAnswer way = container.LookUpRoute(
+      {.destination = link::InternetAddress(address.family()), .source = address});
+  return way.error == 0 && way.link != own.index ? container.FindLink(way.link) : std::nullopt;
+}
+
+// Finds the record of the same container's attachment with the interface `link`, if the host drops
+// foreign addresses from that interface.
+std::optional<state::Record> FindChecked(state::Host& host,
+                                         const state::Record& record,
+                                         const rtnl::Link& link) {
+  const std::optional<rtnl::Link> outside =
+      link.kind == "veth" && link.peer_netns ? host.net.FindLink(link.peer) : std::nullopt;
+  std::optional<state::Record> other =
+      outside ? host.records.FindOwner(outside->name) : std::nullopt;
+  const bool is_checked = other && other->link.port.source_check && other->id != record.id &&
+                          other->netns == record.netns;
+  return is_checked ? other : std::nullopt;
+}
+
 }  // namespace
 
-std::vector<Listening> FindListeners(Interior& inside) {
+std::vector<Listening> FindListeners(Inside& inside) {
   std::vector<Listening> all;
   for (const portmap::DnatEntry& port : inside.record.rules.ports) {
     all.push_back(FindListenerOn(port.container_port, inside, port));
@@ -181,19 +163,19 @@ std::vector<Listening> FindListeners(Interior& inside) {
   return all;
 }
 
-std::vector<std::uint16_t> FindOtherPorts(Interior& inside, const portmap::DnatEntry& port) {
+std::vector<std::uint16_t> FindOtherPorts(Inside& inside, const portmap::DnatEntry& port) {
   return port.protocol == Protocol::kSctp ? std::vector<std::uint16_t>()
                                           : PortsAt(inside, port.protocol, port.container_ip);
 }
 
-std::vector<std::uint16_t> FindPortsOf(Interior& inside, Family family) {
+std::vector<std::uint16_t> FindPortsOf(Inside& inside, Family family) {
   const std::vector<Ip> own = AddressesOnly(inside.record.ipam.addresses);
   const auto address = std::ranges::find(own, family, &Ip::family);
   return address == own.end() ? std::vector<std::uint16_t>()
                               : PortsAt(inside, Protocol::kTcp, *address);
 }
 
-std::optional<std::string> FindFrameReaderNote(Interior& inside) {
+std::optional<std::string> FindFrameReaderNote(Inside& inside) {
   const std::optional<std::string> reader =
       inside.link ? link::FindFrameReader(inside.netns, inside.net, *inside.link) : std::nullopt;
   if (!reader) {
@@ -204,7 +186,7 @@ std::optional<std::string> FindFrameReaderNote(Interior& inside) {
                 *reader);
 }
 
-std::vector<std::string> FindRouteNotes(Interior& inside) {
+std::vector<std::string> FindRouteNotes(Inside& inside) {
   const std::vector<Route> routes = inside.net.Routes();
   std::vector<std::string> notes;
   for (const Family family : PublishedFamilies(inside.record)) {
@@ -219,22 +201,25 @@ std::vector<std::string> FindRouteNotes(Interior& inside) {
   return notes;
 }
 
-std::optional<netlink::Netns> FindNetns(const state::Record& record) {
-  std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
-  return netns && netns->id() == record.netns ? std::move(netns) : std::nullopt;
-}
-
-std::optional<rtnl::Link> Interior::FindLink() {
-  if (std::optional<rtnl::Link> named = net.FindLink(record.id.ifname)) {
-    return named;
+std::optional<Inside> OpenInside(const state::Record& record) {
+  std::optional<netlink::Netns> netns = link::FindNetns(record);
+  if (!netns) {
+    return std::nullopt;
   }
-  std::vector<rtnl::Link> links = net.Links();
-  const auto found = std::ranges::find(links, record.ContainerMac(), &rtnl::Link::mac);
-  return found == links.end() ? std::nullopt : std::optional(std::move(*found));
+  rtnl::Socket net = rtnl::Socket::In(*netns);
+  std::optional<rtnl::Link> link = net.FindLink(record.id.ifname);
+  if (!link) {
+    std::vector<rtnl::Link> links = net.Links();
+    const auto renamed = std::ranges::find(links, record.ContainerMac(), &rtnl::Link::mac);
+    link = renamed == links.end() ? std::nullopt : std::optional(std::move(*renamed));
+  }
+  return Inside{{.netns = *std::move(netns), .net = std::move(net), .id = record.netns},
+                record,
+                std::move(link)};
 }
 
 std::optional<Ip> FindGateway(const state::Record& record, Family family) {
-  if (const std::optional<Ip> own = OwnGateway(record, family)) {
+  if (const std::optional<Ip> own = record.OwnGateway(family)) {
     return own;
   }
   for (const ipam::RangeSet& set : record.ipam.ranges) {
@@ -250,41 +235,37 @@ std::optional<Ip> FindGateway(const state::Record& record, Family family) {
 }
 
 Fix FixByGateway(const state::Record& record, const Ip& gateway, const std::string& command) {
-  const std::string inside = InsideFix(record, command);
-  return OwnGateway(record, gateway.family()) == gateway
+  const std::string inside = record.InsideFix(command);
+  return record.OwnGateway(gateway.family()) == gateway
              ? Fix(inside)
              : Fix::Advice(Format("if {} is the LAN's router: {}", gateway, inside));
 }
 
-Causes FindInContainer(Interior& inside, const std::optional<Ip>& client) {
-  auto& [netns, record, container, link] = inside;
-  if (!link) {
-    return {
-        {.text = Format("no interface '{}'", record.id.ifname), .fix = record.RuntimeFix("stop")}};
+FindingList FindInContainer(Inside& inside, const std::optional<Ip>& client) {
+  const state::Record& record = inside.record;
+  FindingList found = link::FindInInterface(inside, inside.link, link::ExpectedBy(record));
+  if (!inside.link) {
+    found.front().fix = record.RuntimeFix("stop");
+  } else if (!inside.link->up && !found.empty()) {
+    found.resize(1);  // what else it lacks, it lacks because it is down
+  } else {
+    Append(found, FindBlackhole(inside.net, *inside.link, record.InsideFix("")));
+    FindingList routes;
+    LookAtDefaultRoutes(inside, client, routes);
+    if (!routes.empty() && !FindFrameReaderNote(inside)) {
+      Append(found, std::move(routes));
+    }
   }
-  const std::string set_link = Format("ip link set {} ", ShellWord(link->name));
-  const bool may_be_down = record.ipam.addresses.empty();  // disableContainerInterface
-  if (!link->up && !may_be_down) {
-    return {{.text = Format("interface '{}' is down", link->name),
-             .fix = InsideFix(record, set_link + "up")}};
+  for (Finding& finding : found) {
+    finding.area = Finding::Area::kContainer;
+    finding.owner = record.id.container_id;
   }
-  Causes causes = FindBlackhole(container, *link, InsideFix(record, ""));
-  Causes of_stack;  // causes that do not matter to a sandbox or a virtual machine
-  if (const std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
-    of_stack.push_back(
-        {.text = *mismatch,
-         .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
-  }
-  LookAtAddresses(container, *link, record, of_stack);
-  LookAtDefaultRoutes(container, *link, record, client, of_stack);
-  if (!of_stack.empty() && !link::FindFrameReader(netns, container, *link)) {
-    Append(causes, std::move(of_stack));
-  }
-  return causes;
+  return found;
 }
 
-Causes FindSmallerEnd(state::Host& host, const Interior& inside) {
-  const auto& [netns, record, container, link] = inside;
+FindingList FindSmallerEnd(state::Host& host, const Inside& inside) {
+  const state::Record& record = inside.record;
+  const std::optional<rtnl::Link>& link = inside.link;
   const std::optional<rtnl::Link> outside = link && link->kind == "veth"
                                                 ? host.net.FindLink(state::HostVethName(record.id))
                                                 : std::nullopt;
@@ -301,31 +282,31 @@ Causes FindSmallerEnd(state::Host& host, const Interior& inside) {
                           smaller.mtu,
                           larger.name,
                           larger.mtu),
-           .fix = is_outside ? command : InsideFix(record, command),
+           .fix = is_outside ? command : record.InsideFix(command),
            .ends = false}};
 }
 
 Fix FixByOwnTable(const rtnl::Link& own, const state::Record& record, const Ip& address) {
-  const std::optional<Ip> gateway = OwnGateway(record, address.family());
+  const std::optional<Ip> gateway = record.OwnGateway(address.family());
   if (!gateway) {
     return Fix::Advice(Format("let packets from {} leave by '{}' there", address, own.name));
   }
   constexpr int kFirstTable = 100;
   const int table = kFirstTable + own.index;
   const std::string tool = IpTool(address.family());
-  return InsideFix(record,
-                   Format("sh -c '{} rule add from {} lookup {} && {} route add default via {} "
-                          "table {}'",
-                          tool,
-                          address,
-                          table,
-                          tool,
-                          *gateway,
-                          table));
+  return record.InsideFix(
+      Format("sh -c '{} rule add from {} lookup {} && {} route add default via {} "
+             "table {}'",
+             tool,
+             address,
+             table,
+             tool,
+             *gateway,
+             table));
 }
 
-Causes FindInService(const state::Record& record, const Listening& listening) {
-  Causes causes;
+FindingList FindInService(const state::Record& record, const Listening& listening) {
+  FindingList causes;
   for (const sockets::Listener& listener : listening.listeners) {
     const std::optional<sockets::Process> holder = sockets::FindHolder(listener.inode);
     const bool is_stopped = holder && holder->stopped;
@@ -344,6 +325,28 @@ Causes FindInService(const state::Record& record, const Listening& listening) {
          .fix = is_stopped ? Fix(Cat("kill -CONT ", holder->id)) : record.RuntimeFix("restart")});
   }
   return causes;
+}
+
+FindingList FindSecondNetwork(state::Host& host, Inside& inside) {
+  const state::Record& record = inside.record;
+  const std::optional<rtnl::Link>& own = inside.link;
+  if (!own || record.rules.ports.empty()) {
+    return {};
+  }
+  const Ip& address = record.rules.ports.front().container_ip;
+  const std::optional<rtnl::Link> way = FindOtherWay(inside.net, *own, address);
+  const std::optional<state::Record> other = way ? FindChecked(host, record, *way) : std::nullopt;
+  if (!other) {
+    return {};
+  }
+  return {{.text = Format(
+               "its answers from {} leave by '{}', and sourceCheck of network '{}' drops them",
+               address,
+               way->name,
+               other->id.network),
+           .fix = record.OwnGateway(address.family())
+                      ? FixByOwnTable(*own, record, address)
+                      : Fix::Advice(Cat("publish the port in network ", other->id.network))}};
 }
 
 }  // namespace nomad_bridge::causes

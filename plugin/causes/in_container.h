@@ -4,9 +4,10 @@
 // Errors   kKernel
 #pragma once
 
+#include "base/finding.h"
 #include "netlink/sockets/listeners.h"
-#include "plugin/causes/cause.h"
 #include "plugin/causes/connection.h"
+#include "plugin/link/container.h"
 
 namespace nomad_bridge::causes {
 
@@ -20,29 +21,22 @@ struct Listening {
   std::string mismatch = {};  // why it is not answered
 };
 
-// Returns the namespace of `record`; nullopt if it cannot be seen from here.
-[[nodiscard]] std::optional<netlink::Netns> FindNetns(const state::Record& record);
-
-// A container as it is now: `link` is the interface that ADD made, even if the container has
-// renamed it.
-struct Interior {
-  const netlink::Netns& netns;
+// An attachment's container, opened. `record` must outlive it.
+struct Inside : link::Container {
   const state::Record& record;
-  rtnl::Socket net = rtnl::Socket::In(netns);
-  std::optional<rtnl::Link> link = FindLink();
-
- private:
-  [[nodiscard]] std::optional<rtnl::Link> FindLink();
+  std::optional<rtnl::Link> link;  // the interface that ADD made, even if it was renamed
 };
+// Returns nullopt if the namespace is gone, or cannot be seen from here.
+[[nodiscard]] std::optional<Inside> OpenInside(const state::Record& record);
 
 // Returns the listeners of each published port. All count as answered if a sandbox or a virtual
 // machine takes the frames of the interface.
-[[nodiscard]] std::vector<Listening> FindListeners(Interior& inside);
+[[nodiscard]] std::vector<Listening> FindListeners(Inside& inside);
 // Returns the ports on which somebody listens, if nobody listens on the published one.
-[[nodiscard]] std::vector<std::uint16_t> FindOtherPorts(Interior& inside,
+[[nodiscard]] std::vector<std::uint16_t> FindOtherPorts(Inside& inside,
                                                         const portmap::DnatEntry& port);
 // Returns all TCP ports that answer on an address of `family` that ADD gave the container.
-[[nodiscard]] std::vector<std::uint16_t> FindPortsOf(Interior& inside, Family family);
+[[nodiscard]] std::vector<std::uint16_t> FindPortsOf(Inside& inside, Family family);
 
 // Returns the gateway of the container's default route if its config names none: the node, or a
 // LAN's router.
@@ -60,23 +54,23 @@ struct Interior {
                                 const Ip& address);
 
 // Checks the interface, its addresses, and the routes of answers.
-[[nodiscard]] Causes FindInContainer(Interior& inside, const std::optional<Ip>& client);
+[[nodiscard]] FindingList FindInContainer(Inside& inside, const std::optional<Ip>& client);
 // Finds an end of the pair that takes no packets as large as the other end sends.
-[[nodiscard]] Causes FindSmallerEnd(state::Host& host, const Interior& inside);
+[[nodiscard]] FindingList FindSmallerEnd(state::Host& host, const Inside& inside);
 // Notes that a sandbox or a virtual machine takes the frames of the interface
 // (link/frame_reader.h).
-[[nodiscard]] std::optional<std::string> FindFrameReaderNote(Interior& inside);
+[[nodiscard]] std::optional<std::string> FindFrameReaderNote(Inside& inside);
 
 // Notes that the network gives no default route for a published family, so some clients get no
 // answer.
-[[nodiscard]] std::vector<std::string> FindRouteNotes(Interior& inside);
+[[nodiscard]] std::vector<std::string> FindRouteNotes(Inside& inside);
 
 // Finds answers from the container's address in this network that may leave by its interface in
 // another network, which drops foreign addresses. If the container has two default routes, the
 // kernel uses either of them, so a single probe does not show this.
-[[nodiscard]] Causes FindSecondNetwork(state::Host& host, Interior& inside);
+[[nodiscard]] FindingList FindSecondNetwork(state::Host& host, Inside& inside);
 
 // Finds a service that does not accept: its process is stopped, or its backlog is full.
-[[nodiscard]] Causes FindInService(const state::Record& record, const Listening& listening);
+[[nodiscard]] FindingList FindInService(const state::Record& record, const Listening& listening);
 
 }  // namespace nomad_bridge::causes

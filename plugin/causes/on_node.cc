@@ -5,10 +5,10 @@
 
 #include <linux/if_bridge.h>
 
+#include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/causes/conntrack_room.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/state/kernel_names.h"
 
@@ -29,14 +29,11 @@ class NodeLook {
     }
   }
 
-  Causes Run() {
+  FindingList Run() {
     LookAtConntrack();
     LookAtPublishedAddress();
     if (uplink_ && !uplink_->operational) {
       LookAtCarrier(*uplink_);
-    }
-    if (uplink_) {
-      LookAtQueue(*uplink_);
     }
     if (causes_.empty() && !is_client_named_) {
       LookForLostDefaultRoute();
@@ -46,7 +43,9 @@ class NodeLook {
   }
 
  private:
-  void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
+  void Add(const std::string& text, Fix fix) {
+    causes_.push_back({.text = text, .fix = std::move(fix)});
+  }
 
   void LookAtConntrack() {
     const ConntrackRoom room = FindConntrackRoom();
@@ -66,13 +65,6 @@ class NodeLook {
                      IpTool(published->family()),
                      Cidr::Host(*published),
                      ShellWord(uplink_ ? uplink_->name : "INTERFACE"))));
-    }
-  }
-
-  void LookAtQueue(const rtnl::Link& uplink) {
-    for (Cause& cause : FindBlackhole(host_.net, uplink)) {
-      cause.is_unprobed = true;
-      causes_.push_back(std::move(cause));
     }
   }
 
@@ -99,22 +91,17 @@ class NodeLook {
 
   void LookAtForwarding() {
     const Family family = port_.container_ip.family();
-    std::vector<std::string> settings;
     if (!host_.net.ForwardsAll(family)) {
       if (record_.link.gateways.empty()) {  // otherwise a reconcile turns forwarding on
-        settings.emplace_back(link::ForwardingOf(family));
+        causes_.push_back(link::ForwardingOff(link::ForwardingOf(family)));
       }
     } else if (family == Family::kIpv4) {
       for (const std::optional<rtnl::Link>& link :
            {uplink_, facts_.FindLink(record_.link.gateway_ifname)}) {
         if (link && link->ipv4 && !link->ipv4->forwarding) {
-          settings.push_back(netlink::Ipv4Setting(link->name, "forwarding"));
+          causes_.push_back(link::ForwardingOff(netlink::Ipv4Setting(link->name, "forwarding")));
         }
       }
-    }
-    for (const std::string& setting : settings) {
-      Add(Format("{} is 0: packets for containers are not forwarded", setting),
-          Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
     }
   }
 
@@ -124,11 +111,11 @@ class NodeLook {
   const portmap::DnatEntry& port_;
   std::optional<rtnl::Link> uplink_;
   bool is_client_named_ = false;
-  Causes causes_;
+  FindingList causes_;
 };
 
 // Finds a route that leads packets for `address` away from the container's network, or nowhere.
-Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address) {
+FindingList FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address) {
   const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = address});
   const std::string show = Format("{} route get {}", IpTool(address.family()), address);
   if (way.error != 0) {
@@ -153,7 +140,7 @@ Causes FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address
 }
 
 // Finds a wrong neighbour entry: another machine has the address, or somebody has added the entry.
-Causes FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
+FindingList FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
   const std::optional<rtnl::Neighbour> neighbour =
       gateway ? facts.host.net.FindNeighbour(*gateway, address) : std::nullopt;
@@ -220,14 +207,14 @@ std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const portmap::Dnat
                                     text));
 }
 
-Causes FindOnNode(NodeFacts& facts,
-                  const state::Record& record,
-                  const portmap::DnatEntry& port,
-                  const std::optional<Connection>& connection) {
+FindingList FindOnNode(NodeFacts& facts,
+                       const state::Record& record,
+                       const portmap::DnatEntry& port,
+                       const std::optional<Connection>& connection) {
   return NodeLook(facts, record, port, connection).Run();
 }
 
-Causes FindBlackhole(rtnl::Socket& net, const rtnl::Link& link, const std::string& prefix) {
+FindingList FindBlackhole(rtnl::Socket& net, const rtnl::Link& link, const std::string& prefix) {
   if (!net.Discards(link)) {
     return {};
   }
@@ -237,14 +224,14 @@ Causes FindBlackhole(rtnl::Socket& net, const rtnl::Link& link, const std::strin
            .fix = Format("{}tc qdisc del dev {} root", prefix, ShellWord(link.name))}};
 }
 
-Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
+FindingList FindHeldPort(NodeFacts& facts, const state::Record& record) {
   const std::optional<rtnl::Link> veth = facts.FindLink(state::HostVethName(record.id));
   const std::optional<rtnl::Link> bridge = facts.FindLink(record.link.bridge);
   if (!veth || !bridge || !bridge->up || !veth->operational || veth->master != bridge->index ||
       veth->forwarding) {
     return {};  // the port forwards, or a reconcile reports why not
   }
-  Cause held{.text = Format("bridge port '{}' does not forward", veth->name)};
+  Finding held{.text = Format("bridge port '{}' does not forward", veth->name)};
   if (bridge->forward_delay == 0) {  // no spanning tree, which alone may block a port
     held.fix = Format("bridge link set dev {} state 3", ShellWord(veth->name));
     return {held};
@@ -256,11 +243,13 @@ Causes FindHeldPort(NodeFacts& facts, const state::Record& record) {
                          "look for a loop behind the port",
                          2 * bridge->forward_delay / kOfASecond,
                          bridge->name));
-  held.is_passing = veth->port_state == BR_STATE_LISTENING || veth->port_state == BR_STATE_LEARNING;
+  if (veth->port_state == BR_STATE_LISTENING || veth->port_state == BR_STATE_LEARNING) {
+    held.severity = Finding::Severity::kNote;  // it ends by itself
+  }
   return {held};
 }
 
-Causes FindWrongPort(NodeFacts& facts, const state::Record& record, const rtnl::Link& veth) {
+FindingList FindWrongPort(NodeFacts& facts, const state::Record& record, const rtnl::Link& veth) {
   const Mac mac = record.ContainerMac();
   const auto is_elsewhere = [&](const rtnl::FdbEntry& entry) {
     return entry.mac == mac && entry.port != veth.index &&
@@ -281,13 +270,13 @@ Causes FindWrongPort(NodeFacts& facts, const state::Record& record, const rtnl::
        .fix = Fix::Advice(Format("look at that entry: bridge fdb show | grep {}", mac.Text()))}};
 }
 
-Causes FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& address) {
+FindingList FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
   const bool has_network = gateway && gateway->up && gateway->master == 0 &&
                            std::ranges::any_of(facts.Addresses(*gateway), [&](const Cidr& own) {
                              return own.Contains(address);
                            });
-  Causes causes;
+  FindingList causes;
   if (has_network) {
     causes = FindDetour(facts, *gateway, address);
     if (causes.empty()) {
@@ -298,6 +287,64 @@ Causes FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& 
     Append(causes, FindHeldPort(facts, record));
   }
   return causes;
+}
+
+bool IsReversePathStrict(std::string_view ifname) {
+  constexpr long kStrict = 1;
+  return std::max(netlink::SysctlNumber(netlink::Ipv4Setting("all", "rp_filter")),
+                  netlink::SysctlNumber(netlink::Ipv4Setting(ifname, "rp_filter"))) == kStrict;
+}
+
+Fix LoosenReversePath(std::string_view ifname) {
+  return Cat("sysctl -w ", ShellWord(Cat(netlink::Ipv4Setting(ifname, "rp_filter"), "=2")));
+}
+
+bool IsByReversePath(rtnl::Socket& net,
+                     const rtnl::RouteAnswer& answer,
+                     const rtnl::Link& link,
+                     const Ip& source) {
+  // Since Linux 6.15 the error is EINVAL, which has many other reasons, too.
+  if (answer.error != EINVAL || !source.is_ipv4()) {
+    return answer.error == EXDEV;
+  }
+  const rtnl::RouteAnswer back = net.LookUpRoute({.destination = source});
+  return IsReversePathStrict(link.name) && back.error == 0 && back.link != link.index;
+}
+
+Finding StrictReversePath(const rtnl::Link& link, const std::string& source) {
+  return {.text = Format("packets that arrive on '{}' from {} are dropped: the way back leaves by "
+                         "another interface, and rp_filter is strict ({}, or that of all)",
+                         link.name,
+                         source,
+                         netlink::Ipv4Setting(link.name, "rp_filter")),
+          .fix = LoosenReversePath(link.name)};
+}
+
+// The file has pairs of lines: a line of names, and a line of numbers. See proc_pid_net(5),
+// netstat.
+bool HasReversePathDropped() {
+  const std::vector<std::string> lines =
+      SplitFields(FindFile("/proc/self/net/netstat").value_or(""), "\n");
+  for (std::size_t at = 0; at + 1 < lines.size(); at += 2) {
+    const std::vector<std::string> names = SplitFields(lines[at], " ");
+    const std::vector<std::string> numbers = SplitFields(lines[at + 1], " ");
+    const auto found = std::ranges::find(names, "IPReversePathFilter");
+    const auto column = static_cast<std::size_t>(found - names.begin());
+    if (column < std::min(names.size(), numbers.size())) {
+      return numbers[column] != "0";
+    }
+  }
+  return false;
+}
+
+Fix ConntrackRoom::Enlarge() const {
+  // After the limit was lowered, the table may hold more than the limit allows.
+  return Cat("sysctl -w net/netfilter/nf_conntrack_max=", std::max(used, most) * 2);
+}
+
+ConntrackRoom FindConntrackRoom() {
+  return {.used = netlink::SysctlNumber("net/netfilter/nf_conntrack_count"),
+          .most = netlink::SysctlNumber("net/netfilter/nf_conntrack_max")};
 }
 
 }  // namespace nomad_bridge::causes

@@ -7,12 +7,13 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include "base/file_lock.h"
 #include "netlink/conntrack/conntrack.h"
+#include "netlink/probe/injector.h"
 #include "netlink/probe/pending_reset.h"
 #include "plugin/causes/in_container.h"
-#include "plugin/causes/probe_sender.h"
 #include "plugin/link/uplink.h"
 #include "plugin/state/kernel_names.h"
 
@@ -41,6 +42,99 @@ Side SideOf(const probe::Marker& marker, PacketKind packet) {
                           : marker.point == Point::kOutput || marker.point == Point::kPostrouting;
   const bool is_request = packet == PacketKind::kRequest || packet == PacketKind::kAsk;
   return leaves == is_request ? Side::kClient : Side::kServer;
+}
+
+// Chooses ports and numbers that are random enough to tell two probes of a node apart. The
+// kernel's own random numbers may block.
+probe::Flow ChooseFlow(const Connection& connection) {
+  constexpr std::uint16_t kFirstPort = 50000;
+  constexpr std::uint16_t kPorts = 10000;
+  constexpr std::uint32_t kMask = 0x7fffffff;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::uint64_t chance = StableHash(Cat(now, ' ', ::getpid()));
+  return {.source = connection.source,
+          .destination = connection.destination,
+          .protocol = static_cast<std::uint8_t>(connection.protocol),
+          .source_port = static_cast<std::uint16_t>(kFirstPort + (chance >> 32) % kPorts),
+          .destination_port = connection.port,
+          .token = static_cast<std::uint32_t>(chance) & kMask};
+}
+
+// Sends the packet of a probe as its client would send it: from a container, from the node, or as a
+// neighbour on the uplink's network.
+class ProbeSender {
+ public:
+  // Keeps references to both.
+  ProbeSender(NodeFacts& facts, const Connection& connection);
+
+  [[nodiscard]] const probe::Flow& flow() const { return flow_; }
+
+  // `client` is the namespace of a client that is a container. Returns false if the kernel refused
+  // to send, or if there is no such namespace.
+  [[nodiscard]] bool Send(const std::optional<netlink::Netns>& client);
+
+  // Returns the index of the link that receives a packet from beyond the node: for a bridge one of
+  // its ports.
+  [[nodiscard]] int Entry();
+  // Returns `packet` in the frame of a neighbour on the uplink's network.
+  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet);
+  // Returns the neighbour to which packets that leave the node are sent.
+  [[nodiscard]] std::optional<Ip> NextHop();
+
+ private:
+  // Returns the MAC that a neighbour on the uplink's network sends to.
+  [[nodiscard]] Mac TakerOf(const rtnl::Link& uplink) const;
+
+  NodeFacts& facts_;
+  const Connection& connection_;
+  probe::Flow flow_;
+};
+
+ProbeSender::ProbeSender(NodeFacts& facts, const Connection& connection)
+    : facts_(facts), connection_(connection), flow_(ChooseFlow(connection)) {}
+
+bool ProbeSender::Send(const std::optional<netlink::Netns>& client) {
+  if (connection_.from == Place::kNode) {
+    return probe::SendOwn(facts_.host.netns, flow_, probe::FirstPacket(flow_));
+  }
+  if (connection_.from == Place::kAllocation) {
+    return client && probe::SendOwn(*client, flow_, probe::FirstPacket(flow_));
+  }
+  return probe::Inject(facts_.host.netns, Entry(), Frame(probe::FirstPacket(flow_)));
+}
+
+std::vector<std::uint8_t> ProbeSender::Frame(const std::vector<std::uint8_t>& packet) {
+  const rtnl::Link& uplink = *connection_.uplink;
+  const std::optional<rtnl::Neighbour> neighbour =
+      facts_.host.net.FindNeighbour(uplink, NextHop().value_or(connection_.source));
+  constexpr Mac kAnyone = {{0x02, 0, 0, 0, 0, 0x01}};
+  return probe::Framed(TakerOf(uplink), neighbour ? neighbour->mac : kAnyone, packet);
+}
+
+int ProbeSender::Entry() {
+  const rtnl::Link& uplink = *connection_.uplink;
+  if (uplink.kind == "bridge") {
+    for (const std::string& name : link::FindUplinks(facts_.Links(), uplink)) {
+      const std::optional<rtnl::Link> port = facts_.FindLink(name);
+      if (port && port->operational) {
+        return port->index;
+      }
+    }
+  }
+  return uplink.index;
+}
+
+Mac ProbeSender::TakerOf(const rtnl::Link& uplink) const {
+  const std::optional<state::Record>& record = connection_.server_record;
+  const bool is_on_bridge = record && !connection_.IsPublished() && !uplink.name.empty() &&
+                            record->link.bridge == uplink.name;
+  return is_on_bridge ? record->ContainerMac() : uplink.mac;
+}
+
+std::optional<Ip> ProbeSender::NextHop() {
+  const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
+  const rtnl::RouteAnswer way = facts_.host.net.LookUpRoute({.destination = far});
+  return way.error == 0 ? way.gateway : std::nullopt;
 }
 
 // Runs one probe: prepares it, sends the packet, and watches.
@@ -99,10 +193,10 @@ class Run {
 
   void OpenContainers() {
     if (connection_.client_record) {
-      client_ = FindNetns(*connection_.client_record);
+      client_ = link::FindNetns(*connection_.client_record);
     }
     if (connection_.server_record) {
-      server_ = FindNetns(*connection_.server_record);
+      server_ = link::FindNetns(*connection_.server_record);
     }
   }
 
@@ -157,11 +251,12 @@ class Run {
   }
 
   [[nodiscard]] std::string FindReaderLink() {
-    Interior inside{*server_, *connection_.server_record};
-    const std::string veth = state::HostVethName(inside.record.id);
-    return !FindFrameReaderNote(inside) ? std::string()
-           : facts_.FindLink(veth)      ? veth
-                                        : inside.record.link.gateway_ifname;
+    const state::Record& record = *connection_.server_record;
+    std::optional<Inside> inside = OpenInside(record);
+    const std::string veth = state::HostVethName(record.id);
+    return !inside || !FindFrameReaderNote(*inside) ? std::string()
+           : facts_.FindLink(veth)                  ? veth
+                                                    : record.link.gateway_ifname;
   }
 
   // Adds the bridge and the host ends of the containers at both ends.

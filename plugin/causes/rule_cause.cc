@@ -11,9 +11,11 @@
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
 #include "firewall/table.h"
+#include "plugin/causes/explain_inside.h"
 #include "plugin/causes/in_container.h"
-#include "plugin/causes/in_policies.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/policy/judge.h"
+#include "plugin/rules/tables.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -58,7 +60,7 @@ std::string ReadRule(NodeFacts& facts, const Connection& connection, const Seen&
                   .out;
   };
   if (const state::Record* const record = ContainerOf(connection, seen)) {
-    const std::optional<netlink::Netns> netns = FindNetns(*record);
+    const std::optional<netlink::Netns> netns = link::FindNetns(*record);
     if (!netns) {
       return {};
     }
@@ -204,29 +206,18 @@ std::string CommandOf(const Connection& connection, const Seen& seen) {
 }
 
 // Returns the cause for a rule of ours, whose drops are intended.
-Cause OfOurs(NodeFacts& facts, const Connection& connection, const Seen& seen, std::string text) {
-  const auto passes = [&](std::string_view chain) {
-    return std::ranges::any_of(seen.path,
-                               [&](const std::string& each) { return each.starts_with(chain); });
-  };
-  if (passes("admit")) {
-    Causes refused = FindInPolicies(facts.host, connection);
-    if (!refused.empty()) {
-      refused.front().is_meant = true;
-      return std::move(refused.front());
-    }
+Finding OfOurs(NodeFacts& facts, const Connection& connection, const Seen& seen, std::string text) {
+  const std::string_view key = rules::KeyOfDrop(seen.step.table.family, seen.step.chain);
+  FindingList refused = key.empty() ? FindInPolicies(facts.host, connection) : FindingList();
+  if (!refused.empty()) {
+    refused.front().severity = Finding::Severity::kNote;
+    return std::move(refused.front());
   }
-  const bool is_at_port = seen.step.table.family == TableFamily::kBridge;
-  const bool is_isolated = passes("between_networks") || (is_at_port && passes("forward"));
-  const std::string_view key = is_isolated       ? "ingressPolicy"
-                               : is_at_port      ? "sourceCheck"
-                               : passes("admit") ? "a policy"
-                                                 : "inbound";
-  return {.text = std::move(text),
-          .fix = Fix::Advice(
-              passes("admit")
-                  ? "compare the rules with the files of policies: nomad-bridge policy status"
-                  : Format("that is what the network's config says by '{}'", key))};
+  return {
+      .text = std::move(text),
+      .fix = Fix::Advice(
+          key.empty() ? "compare the rules with the files of policies: nomad-bridge policy status"
+                      : Format("that is what the network's config says by '{}'", key))};
 }
 
 std::string LookupText(const Connection& connection, const Seen& seen) {
@@ -251,15 +242,96 @@ std::optional<std::string> UfwCommand(NodeFacts& facts,
                 connection.port);
 }
 
-Cause Meant(Cause cause, std::string_view why) {
+Finding Meant(Finding cause, std::string_view why) {
   cause.fix = Fix::Advice(Cat(why, cause.fix.command));
-  cause.is_meant = true;
+  cause.severity = Finding::Severity::kNote;
   return cause;
+}
+
+using Place = Connection::Place;
+
+policy::End EndOf(Place place, const std::optional<state::Record>& record, const Ip& address) {
+  policy::End end = {.address = address, .is_node = place == Place::kNode};
+  if (record) {
+    end.workload = record->Workload();
+  }
+  return end;
+}
+
+// "api#deny0" means that no allow could help; "api" means that an allow is missing.
+Fix FixOf(state::Host& host, const std::string& rule) {
+  const std::string& directory = host.policy.Directory();
+  const std::string policy = rule.substr(0, rule.find('#'));
+  return Fix::Advice(
+      Format("{} policy {} in {}, if it is to be let in, then: nomad-bridge policy apply {}",
+             policy == rule ? "an entry for it among the allows of" : "an exception in",
+             policy,
+             directory,
+             ShellWord(directory)));
+}
+
+using probe::PacketKind;
+
+// Returns a rule that hands the packet to a program, if the packet was not seen afterwards.
+const Seen* KeptByRule(const Trail& trail) {
+  const Seen* const last = trail.steps.empty() ? nullptr : &trail.steps.back();
+  const bool is_kept = last != nullptr && !last->marker &&
+                       (last->step.verdict.code == nft::Verdict::Code::kQueue ||
+                        last->step.verdict.code == nft::Verdict::Code::kStolen);
+  return is_kept ? last : nullptr;
+}
+
+// Explains a drop by our rules for packets that conntrack assigns to no connection.
+FindingList ByConntrack(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  FindingList untracked = FindUntracking(facts, connection, trail);
+  if (!untracked.empty()) {
+    return untracked;
+  }
+  return {{.text = Format("conntrack does not see {} as part of the connection",
+                          PacketText(connection, PacketKind::kAnswer)),
+           .fix = Fix::Advice("look at its zones and timeouts: nft list ruleset; iptables-save -t "
+                              "raw; sysctl net.netfilter")}};
+}
+
+// A drop by our rules is intended, unless somebody else's change leads the packet to these rules.
+FindingList ByOurs(NodeFacts& facts,
+                   const Connection& connection,
+                   const Trail& trail,
+                   const Seen& drop) {
+  if (Contains(drop.path, std::string(firewall::kInvalid))) {
+    return ByConntrack(facts, connection, trail);
+  }
+  const bool is_answer = drop.packet == PacketKind::kAnswer && connection.server_record;
+  FindingList causes = is_answer && drop.step.table.family == nft::TableFamily::kBridge
+                           ? ExplainAnswer(facts, connection, trail)
+                           : FindingList();
+  return causes.empty() ? FindingList{CauseOf(facts, connection, drop, "drops")} : causes;
+}
+
+// Returns whether another client beyond the node gets past the rule. The rule's text does not
+// always show it: an earlier rule may jump to a chain, or look up a set, by the client's address.
+bool IsAboutClients(NodeFacts& facts, const Connection& connection, const Seen& drop) {
+  const std::optional<Connection> other = Planner(facts).ByAnotherClient(connection);
+  if (!other) {
+    return false;
+  }
+  const Trail trail = Probe(facts, *other);
+  const Seen* const same = trail.Drop();
+  return same == nullptr || same->step.table != drop.step.table ||
+         same->step.chain != drop.step.chain || same->step.handle != drop.step.handle;
+}
+
+// Returns the cause for a rule that is not ours.
+Finding ByOthers(NodeFacts& facts, const Connection& connection, const Seen& drop) {
+  Finding cause = CauseOf(facts, connection, drop, "drops");
+  return cause.severity != Finding::Severity::kNote && IsAboutClients(facts, connection, drop)
+             ? AboutClients(std::move(cause))
+             : cause;
 }
 
 }  // namespace
 
-Cause AboutClients(Cause cause) {
+Finding AboutClients(Finding cause) {
   return Meant(std::move(cause), "the rule is about clients' addresses; if it is not meant: ");
 }
 
@@ -289,10 +361,10 @@ std::string RuleText(NodeFacts& facts, const Connection& connection, const Seen&
           : Format("rule with handle {}{}{}", seen.step.handle, rule.empty() ? "" : ": ", rule));
 }
 
-Cause CauseOf(NodeFacts& facts,
-              const Connection& connection,
-              const Seen& seen,
-              const std::string& does) {
+Finding CauseOf(NodeFacts& facts,
+                const Connection& connection,
+                const Seen& seen,
+                const std::string& does) {
   const state::Record* const container = ContainerOf(connection, seen);
   const std::string rule = RuleText(facts, connection, seen);
   std::string text =
@@ -307,18 +379,84 @@ Cause CauseOf(NodeFacts& facts,
   const std::optional<std::string> by_ufw = UfwCommand(facts, connection, seen);
   std::string command = by_ufw ? *by_ufw : CommandOf(connection, seen);
   if (container != nullptr) {
-    command = InsideFix(*container, command);
+    command = container->InsideFix(command);
   }
   if (IsOperators(connection, seen)) {
     return Meant({.text = std::move(text), .fix = std::move(command)},
                  "that chain has the operator's own rules; if this one is not meant: ");
   }
-  Cause cause = {.text = std::move(text), .fix = std::move(command)};
+  Finding cause = {.text = std::move(text), .fix = std::move(command)};
   const bool is_about_clients =
       std::ranges::any_of(std::array{"saddr", "match-set", "xt match \"set\""},
                           [&](const char* word) { return rule.find(word) != std::string::npos; });
   return seen.step.handle != 0 && is_about_clients ? AboutClients(std::move(cause))
                                                    : std::move(cause);
+}
+
+FindingList FindInPolicies(state::Host& host, const Connection& connection) {
+  const policy::Program& program = host.policy.Program();
+  if (program.empty()) {
+    return {};
+  }
+  const policy::Answer answer =
+      policy::Judge(program,
+                    {.from = EndOf(connection.from, connection.client_record, connection.source),
+                     .to = EndOf(connection.to, connection.server_record, connection.server),
+                     .protocol = connection.protocol,
+                     .port = connection.server_port});
+  if (answer.is_allowed) {
+    return {};
+  }
+  return {{.text = Format("policy refuses what {} sends to {}/{}: rule {}",
+                          connection.ClientText(),
+                          connection.ProtocolName(),
+                          connection.server_port,
+                          answer.By()),
+           .fix = FixOf(host, answer.By())}};
+}
+
+FindingList ExplainByRule(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  if (const Seen* const drop = trail.Drop()) {
+    return IsOurs(*drop) ? ByOurs(facts, connection, trail, *drop)
+                         : FindingList{ByOthers(facts, connection, *drop)};
+  }
+  if (const Seen* const kept = KeptByRule(trail)) {
+    return {CauseOf(facts, connection, *kept, "hands to a program that does not answer")};
+  }
+  return {};
+}
+
+FindingList FindRedirect(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  const std::vector<nft::Socket::TableChain> chains = facts.host.nft.Chains();
+  const auto redirects = [&](const Seen& seen) {
+    const auto is_base = [&](const nft::Socket::TableChain& each) {
+      return each.table == seen.step.table && each.chain.name == seen.path.front() &&
+             each.chain.hook && each.chain.hook->type == "nat";
+    };
+    return !seen.marker && !IsOurs(seen) && seen.side == Side::kNode &&
+           seen.packet == PacketKind::kRequest && seen.step.handle != 0 &&
+           seen.step.verdict.code == nft::Verdict::Code::kAccept &&
+           std::ranges::any_of(chains, is_base);
+  };
+  const auto redirect = std::ranges::find_if(trail.steps, redirects);
+  return redirect == trail.steps.end()
+             ? FindingList()
+             : FindingList{CauseOf(facts, connection, *redirect, "redirects")};
+}
+
+FindingList FindUntracking(NodeFacts& facts, const Connection& connection, const Trail& trail) {
+  for (const Seen& seen : trail.steps) {
+    if (seen.marker || IsOurs(seen) || seen.step.handle == 0 || seen.side != Side::kNode) {
+      continue;
+    }
+    const std::string rule = RuleText(facts, connection, seen);
+    for (const char* const word : {"notrack", "ct zone", "xt target \"CT\"", "xt target CT"}) {
+      if (rule.find(word) != std::string::npos) {
+        return {CauseOf(facts, connection, seen, "changes how conntrack follows")};
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace nomad_bridge::causes

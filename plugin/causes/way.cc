@@ -104,8 +104,11 @@ class Builder {
     const auto is_inside = [&](PacketKind packet, Point point, bool is_end) {
       return IsAt(packet, point, is_end, Side::kServer);
     };
+    const std::string& network = record.link.gateway_ifname;
+    const bool is_named =
+        std::ranges::find(way_.stations, network, &Station::name) != way_.stations.end();
     Add(What::kBridge,
-        record.link.gateway_ifname.empty() ? "network" : record.link.gateway_ifname,
+        network.empty() || is_named ? "network" : network,
         is_inside(PacketKind::kRequest, Point::kPrerouting, false));
     Add(What::kContainer,
         "container",

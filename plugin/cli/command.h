@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 
 namespace nomad_bridge::cli {
 

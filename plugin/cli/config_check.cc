@@ -89,7 +89,7 @@ void CheckOnNode(const std::string& network, const config::Config& config) {
   rtnl::Socket net = rtnl::Socket::In(netlink::Netns::Current());
   for (const ipam::RangeSet& set : config.ipam.ranges) {
     const ipam::Range& range = set.front();
-    const std::optional<Mismatch> taker =
+    const std::optional<Finding> taker =
         config.link.is_gateway
             ? link::FindTaker(net, record, {range.gateway, range.subnet.prefix_length})
             : std::nullopt;

@@ -20,88 +20,104 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr Names<Verdict, 3> kWords = {
-    {{Verdict::kOk, "ok"}, {Verdict::kWarn, "WARN"}, {Verdict::kFail, "FAIL"}}};
-constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad};
+using Area = Finding::Area;
+using Severity = Finding::Severity;
+
+struct Look {
+  std::string_view word;
+  Colour colour;
+};
+
+constexpr Look LookOf(Severity severity) {
+  switch (severity) {
+    case Severity::kFault:
+      return {"FAIL", Colour::kBad};
+    case Severity::kWarning:
+      return {"WARN", Colour::kDoubtful};
+    case Severity::kNote:
+      break;
+  }
+  return {"ok", Colour::kGood};
+}
 
 constexpr std::array kFlags = {kJsonFlag,
                                Flag{"probe", nullptr, "sends a packet to each published port"},
                                Flag{"verbose", nullptr, "also the checks that found nothing", 'v'},
                                Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
-std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
-  return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
+std::size_t Count(const FindingList& all, Severity severity) {
+  return static_cast<std::size_t>(std::ranges::count(all, severity, &Finding::severity));
 }
 
 constexpr std::size_t kWordWidth = 4;
 constexpr std::size_t kIdWidth = 22;
 
-std::string NotTriedLine(const CheckResult& result) {
-  return Format("-     {}not tried, see {}\n", Padded(result.check, kIdWidth), result.shown_by);
-}
-
-std::string LinesOf(const CheckResult& result) {
-  const auto index = static_cast<std::size_t>(result.verdict);
+std::string LinesOf(const Finding& finding) {
+  if (!finding.shown_by.empty()) {
+    return Format("-     {}not tried, see {}\n", Padded(finding.check, kIdWidth), finding.shown_by);
+  }
+  const Look look = LookOf(finding.severity);
   std::string text =
       Format("{}  {}{}\n",
-             Coloured(Padded(NameOf(kWords, result.verdict), kWordWidth), kColours.at(index)),
-             result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
-             Printable(result.what));
-  if (const std::string fix = result.fix.Line(); !fix.empty()) {
+             Coloured(Padded(look.word, kWordWidth), look.colour),
+             finding.text.empty() ? std::string(finding.check) : Padded(finding.check, kIdWidth),
+             Printable(finding.text));
+  if (const std::string fix = finding.fix.Line(); !fix.empty()) {
     text += Format("      {}\n", fix);
   }
-  if (result.all.size() > 1) {
-    text += Format("      all {}: nomad-bridge doctor -json {}\n", result.all.size(), result.check);
+  if (finding.all.size() > 1) {
+    text +=
+        Format("      all {}: nomad-bridge doctor -json {}\n", finding.all.size(), finding.check);
   }
   return text;
 }
 
-std::string TextOf(const std::vector<CheckResult>& all, bool is_verbose) {
+std::string TextOf(const FindingList& all, bool is_verbose) {
   std::string text;
-  for (const CheckResult& result : all) {
-    if (result.shown_by.empty()) {
-      text += is_verbose || result.verdict != Verdict::kOk ? LinesOf(result) : "";
-    } else if (result.shown_by != result.check) {
-      text += is_verbose ? NotTriedLine(result) : "";
-    }
+  for (const Finding& finding : all) {
+    const bool is_wrong = finding.severity != Severity::kNote && finding.shown_by.empty();
+    text += (is_verbose && finding.shown_by != finding.check) || is_wrong ? LinesOf(finding) : "";
   }
   return text;
 }
 
-Json ResultJson(const CheckResult& result) {
-  return {{"check", result.check},
-          {"verdict", Lower(NameOf(kWords, result.verdict))},
-          {"what", result.what},
-          {"all", result.all},
-          {"fix", result.fix.command},
-          {"advice", result.fix.advice}};
+Json FindingJson(const Finding& finding) {
+  return {{"check", finding.check},
+          {"verdict", NameOf(kSeverityNames, finding.severity)},
+          {"what", finding.text},
+          {"all", finding.all},
+          {"fix", finding.fix.command},
+          {"advice", finding.fix.advice}};
+}
+
+std::string LastLine(const FindingList& all, Cost most, bool is_all) {
+  FindingList shown;
+  std::ranges::copy_if(
+      all, std::back_inserter(shown), &std::string_view::empty, &Finding::shown_by);
+  return Format("{}, {}, {} ok{}\n",
+                Counted(Count(shown, Severity::kFault), "failure"),
+                Counted(Count(shown, Severity::kWarning), "warning"),
+                Count(shown, Severity::kNote),
+                most == Cost::kProbes ? "; published ports were probed"
+                : is_all              ? "; published ports were not probed (-probe)"
+                                      : "");
 }
 
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
   state::Host host = state::Host::OpenToLook();
+  const bool is_all = arguments.operands.empty();
   const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
   const Cost most = arguments.Has("probe") || is_named ? Cost::kProbes : Cost::kDear;
-  const std::vector<CheckResult> all =
-      RunChecks(host, TakeInventory(host), most, arguments.operands);
-  const std::size_t failures = Count(all, Verdict::kFail);
-  const std::size_t warnings = Count(all, Verdict::kWarn);
+  const FindingList all = RunChecks(host, TakeInventory(host), most, arguments.operands);
+  const std::size_t failures = Count(all, Severity::kFault);
+  const std::size_t warnings = Count(all, Severity::kWarning);
   if (arguments.Has("json")) {
     PrintDocument(
-        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, ResultJson)}});
+        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, FindingJson)}});
   } else {
-    std::vector<CheckResult> shown;
-    std::ranges::copy_if(
-        all, std::back_inserter(shown), &std::string_view::empty, &CheckResult::shown_by);
-    Print(Format("{}{}, {}, {} ok{}\n",
-                 Folded(TextOf(all, arguments.Has("verbose") || !arguments.operands.empty()),
-                        kWordWidth + 2 + kIdWidth),
-                 Counted(Count(shown, Verdict::kFail), "failure"),
-                 Counted(Count(shown, Verdict::kWarn), "warning"),
-                 Count(shown, Verdict::kOk),
-                 most == Cost::kProbes        ? "; published ports were probed"
-                 : arguments.operands.empty() ? "; published ports were not probed (-probe)"
-                                              : ""));
+    Print(Cat(Folded(TextOf(all, arguments.Has("verbose") || !is_all), kWordWidth + 2 + kIdWidth),
+              LastLine(all, most, is_all)));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
 }
@@ -120,26 +136,18 @@ bool IsCalled(const Check& check, std::string_view name) {
   return check.id == name || (check.id.starts_with(name) && check.id[name.size()] == '.');
 }
 
-// Lines about mismatches that reconcile or gc can repair.
-struct FoundLines {
-  std::vector<std::string> repairable;
-  std::vector<std::string> leads_nowhere;
-  std::vector<std::string> left_over;
-
-  void Add(const Mismatch& mismatch) {
-    std::vector<std::string>& lines = mismatch.area != Mismatch::Area::kLeftOver ? repairable
-                                      : mismatch.part == rules::kLeadsNowhere    ? leads_nowhere
-                                                                                 : left_over;
-    if (!Contains(lines, mismatch.text)) {  // several bridges may report one setting of the node
-      lines.push_back(mismatch.text);
-    }
+// Returns the finding's text, with what it is about: texts of other areas name that themselves.
+std::string TextWithOwner(const Finding& finding, const Inventory& inventory) {
+  constexpr std::array kNameless = {Area::kNode, Area::kContainer, Area::kPort, Area::kLease};
+  if (!Contains(kNameless, finding.area) || finding.owner.empty()) {
+    return finding.text;
   }
-};
-
-// Returns the cause of an error. Missing capabilities make many operations fail; then the operation
-// is left out, so that these errors have the same cause.
-std::string CauseOf(std::string_view error) {
-  return std::string(error.ends_with(netlink::kLacksNetAdmin) ? netlink::kLacksNetAdmin : error);
+  const auto owner = std::ranges::find_if(inventory.attachments, [&](const Attachment& each) {
+    return each.id.container_id == finding.owner;
+  });
+  const bool is_container = owner != inventory.attachments.end();
+  return Format(
+      "{}: {}", is_container ? Cat("allocation ", owner->Named()) : finding.owner, finding.text);
 }
 
 // Returns the ignored checks; none if the file cannot be read: the check `config` reports that.
@@ -167,87 +175,108 @@ Examination::Examination(state::Host& of, const Inventory& taken) : host(of), in
   gateways.erase("");
 }
 
-const Mismatches& Examination::Reconciled() {
+const Findings& Examination::Reconciled() {
   if (!reconciled_) {
     reconciled_ = attachment::ReconcileAll(host, Mode::kLook, &inventory.links);
-    reconciled_->Try(Mismatch::Area::kLeftOver, "rules without an owner", [&] {
-      rules::CheckLeftOver(host, {}, reconciled_->mismatches);
+    reconciled_->Try(Area::kLeftOver, "rules without an owner", [&] {
+      rules::CheckLeftOver(host, {}, reconciled_->findings);
     });
   }
-  return reconciled_->mismatches;
+  return reconciled_->findings;
 }
 
 void Examination::Run(const Check& check) {
-  const std::size_t before = results.size();
+  const std::size_t before = findings.size();
   check_ = check.id;
+  const auto note_error = [&](const std::exception& error, const Fix& fix) {
+    findings.resize(before);
+    Warn(Format("not checked: {}", error.what()), fix);
+    findings.back().error = error.what();
+  };
   try {
     check.run(*this);
+  } catch (const Error& error) {
+    note_error(error, error.fix());
   } catch (const std::exception& error) {
-    results.resize(before);
-    Warn(Format("not checked: {}", error.what()), Fix());
-    results.back().cause = CauseOf(error.what());
+    note_error(error, {});
   }
-  if (results.size() == before) {
+  if (findings.size() == before) {
     Ok("");
   }
 }
 
-void Examination::Add(Verdict verdict, const std::string& what, const Fix& fix) {
-  results.push_back({.check = check_, .verdict = verdict, .what = what, .fix = fix});
+void Examination::Add(Severity severity, const std::string& text, const Fix& fix) {
+  findings.push_back({.text = text, .fix = fix, .severity = severity, .check = check_});
 }
 
-bool Examination::HasFix(const Fix& fix) const {
-  return fix != Fix() &&
-         std::ranges::any_of(results, [&](const auto& result) { return result.fix == fix; });
+void Examination::AddAll(Severity severity, const std::vector<std::string>& texts, const Fix& fix) {
+  FindingList found;
+  for (const std::string& text : texts) {
+    found.push_back({.text = text, .fix = fix, .severity = severity});
+  }
+  AddAll(std::move(found));
 }
 
-void Examination::AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix) {
-  if (!lines.empty()) {
-    const std::size_t more = lines.size() - 1;
-    Add(verdict, Cat(lines.front(), more == 0 ? "" : Format(" (and {} more)", more)), fix);
-    results.back().all = lines;
+void Examination::AddAll(FindingList found) {
+  while (!found.empty()) {
+    const Finding first = found.front();
+    std::vector<std::string> texts;
+    std::erase_if(found, [&](const Finding& each) {
+      const bool is_same =
+          each.severity == first.severity &&
+          (each.text == first.text || (each.fix == first.fix && each.fix != Fix()));
+      // Several bridges may report one setting of the node.
+      if (std::string text = TextWithOwner(each, inventory); is_same && !Contains(texts, text)) {
+        texts.push_back(each.fix == first.fix ? std::move(text) : Cat(text, "; ", each.fix.Line()));
+      }
+      return is_same;
+    });
+    const std::size_t more = texts.size() - 1;
+    Add(first.severity,
+        Cat(texts.front(), more == 0 ? "" : Format(" (and {} more)", more)),
+        first.fix);
+    findings.back().all = std::move(texts);
   }
 }
 
-void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
-  FoundLines lines;
-  for (const Mismatch& mismatch : Reconciled().left()) {
-    if (!Contains(areas, mismatch.area)) {
-      continue;
-    }
-    if (mismatch.repairable) {
-      lines.Add(mismatch);
-    } else {
-      Fail(mismatch.text, mismatch.fix);
-    }
+void Examination::AddUnreported(FindingList found) {
+  std::erase_if(found, [&](const Finding& each) {
+    return std::ranges::any_of(findings, [&](const Finding& known) {
+      return known.text == each.text || (known.fix == each.fix && known.fix != Fix());
+    });
+  });
+  AddAll(std::move(found));
+}
+
+void Examination::AddFindings(const std::vector<Area>& areas) {
+  FindingList found = Reconciled().left();
+  std::erase_if(found, [&](const Finding& each) { return !Contains(areas, each.area); });
+  for (Finding& finding : found) {
+    finding.fix = finding.FixNow();
   }
-  AddAll(Verdict::kFail, lines.repairable, "nomad-bridge reconcile");
-  AddAll(Verdict::kFail, lines.leads_nowhere, kGcFix);
-  AddAll(Verdict::kWarn, lines.left_over, kGcFix);
-  for (const attachment::ReconcileReport::Failure& failure : reconciled_->failed) {
+  AddAll(std::move(found));
+  for (const Finding& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
-      Fail(failure.text, Fix::Advice("correct this, then run: nomad-bridge reconcile"));
-      results.back().cause = CauseOf(failure.cause);
+      Fail(failure.text,
+           failure.fix != Fix() ? failure.fix
+                                : Fix::Advice("correct this, then run: nomad-bridge reconcile"));
+      findings.back().error = failure.error;
     }
   }
 }
 
-void Examination::FindSharedCauses() {
-  for (CheckResult& result : results) {
-    const std::string& cause = result.cause;
-    const auto shows_it = [&](const CheckResult& other) {
-      if (other.verdict < result.verdict) {
-        return false;
-      }
-      if (other.cause.empty()) {  // this check has found the cause itself
-        const std::string& fix = other.fix.command;
-        return other.what.find(cause) != cause.npos ||
-               (!fix.empty() && cause.ends_with(Cat(kMoveItAway, fix)));
-      }
-      return other.cause == cause && (other.verdict > result.verdict || &other < &result);
+// The reason is the same if its fix is, or the error itself.
+void Examination::FindSharedReasons() {
+  for (Finding& finding : findings) {
+    const auto shows_it = [&](const Finding& other) {
+      const bool is_same =
+          other.error == finding.error || (other.fix == finding.fix && other.fix != Fix());
+      return is_same && other.severity >= finding.severity &&
+             (other.error.empty() || other.severity > finding.severity || &other < &finding);
     };
-    const auto found = cause.empty() ? results.end() : std::ranges::find_if(results, shows_it);
-    result.shown_by = found != results.end() ? found->check : "";
+    const auto found =
+        finding.error.empty() ? findings.end() : std::ranges::find_if(findings, shows_it);
+    finding.shown_by = found != findings.end() ? found->check : "";
   }
 }
 
@@ -287,10 +316,10 @@ bool IsAnyCalled(std::string_view name) {
   return std::ranges::any_of(AllChecks(), [&](const Check& each) { return IsCalled(each, name); });
 }
 
-std::vector<CheckResult> RunChecks(state::Host& host,
-                                   const Inventory& inventory,
-                                   Cost most,
-                                   const std::vector<std::string>& only) {
+FindingList RunChecks(state::Host& host,
+                      const Inventory& inventory,
+                      Cost most,
+                      const std::vector<std::string>& only) {
   std::vector<Check> checks = AllChecks();
   for (const std::string& name : only) {
     if (!IsAnyCalled(name)) {
@@ -307,8 +336,8 @@ std::vector<CheckResult> RunChecks(state::Host& host,
   for (const Check& check : checks) {
     node.Run(check);
   }
-  node.FindSharedCauses();
-  return std::move(node.results);
+  node.FindSharedReasons();
+  return std::move(node.findings);
 }
 
 const Command kDoctor = {

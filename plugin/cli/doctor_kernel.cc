@@ -8,8 +8,7 @@
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/causes/conntrack_room.h"
-#include "plugin/causes/reverse_path.h"
+#include "plugin/causes/on_node.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
@@ -19,7 +18,7 @@
 namespace nomad_bridge::cli {
 namespace {
 
-using Area = Mismatch::Area;
+using Area = Finding::Area;
 
 // Checks nf_tables. Without it no rule can be read, and most other checks then refer to this
 // result.
@@ -29,16 +28,8 @@ void CheckNfTables(Examination& node) {
     utsname name{};
     ::uname(&name);
     node.Ok(name.release);
-  } catch (const std::exception& error) {
-    const std::string_view what = error.what();
-    node.Fail(
-        error.what(),
-        what.ends_with(netlink::kLacksNetAdmin)
-            ? Fix::Advice("run this, and Nomad's agent, with all capabilities of root")
-        : what.find("seccomp") != what.npos
-            ? Fix::Advice("modprobe nf_tables; in a container, or a unit with a seccomp filter, "
-                          "let that allow sockets of NETLINK_NETFILTER")
-            : Fix("modprobe nf_tables"));
+  } catch (const Error& error) {
+    node.Fail(error.what(), error.fix() == Fix() ? Fix("modprobe nf_tables") : error.fix());
   }
 }
 
@@ -49,36 +40,16 @@ void CheckConntrackRoom(Examination& node) {
   if (room.most == 0 || room.used * 100 < room.most * kMaxPercent) {
     return node.Ok(room.most == 0 ? "" : what);
   }
-  node.Add(room.IsFull() ? Verdict::kFail : Verdict::kWarn,
+  node.Add(room.IsFull() ? Severity::kFault : Severity::kWarning,
            Cat(what, ": new ones are dropped when it is full"),
            room.Enlarge());
 }
 
-// Checks forwarding for the ports of allocations without a gateway of ours. For all other ports,
-// reconcile turns forwarding on.
-void CheckForwardingToPorts(Examination& node) {
-  std::map<std::string, std::vector<std::string>> unreached;  // by setting
-  for (const Attachment* const attachment : node.running) {
-    for (const std::string& setting : rules::FindForwardingOff(node.host, *attachment->record)) {
-      unreached[setting].push_back(
-          Format("{} is 0: only this node reaches the published ports of '{}'",
-                 setting,
-                 attachment->Allocation()));
-    }
-  }
-  for (const auto& each : unreached) {
-    const std::string& setting = each.first;
-    const bool is_said = std::ranges::any_of(node.Reconciled().left(), [&](const auto& mismatch) {
-      return mismatch.area == Area::kForwarding && mismatch.part == setting;
-    });
-    if (!is_said) {
-      node.AddAll(Verdict::kFail, each.second, Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
-    }
-  }
-}
-
+// Reconcile turns forwarding on for networks with a gateway of ours. For all other published ports,
+// and for single uplinks, only the operator does.
 void CheckForwarding(Examination& node) {
-  node.AddMismatches({Area::kForwarding});
+  node.AddFindings({Area::kForwarding});
+  FindingList off;
   if (!node.gateways.empty() && node.host.net.ForwardsAll(Family::kIpv4)) {
     std::vector<std::string> ifnames = link::RoutedUplinks(node.host, node.inventory.links);
     for (const auto& [gateway, record] : node.gateways) {
@@ -86,14 +57,14 @@ void CheckForwarding(Examination& node) {
     }
     for (const rtnl::Link& link : node.inventory.links) {
       if (Contains(ifnames, link.name) && link.ipv4 && !link.ipv4->forwarding) {
-        const std::string setting = netlink::Ipv4Setting(link.name, "forwarding");
-        node.Fail(
-            Format("{} is 0: packets that arrive on '{}' reach no allocation", setting, link.name),
-            Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
+        off.push_back(link::ForwardingOff(netlink::Ipv4Setting(link.name, "forwarding")));
       }
     }
   }
-  CheckForwardingToPorts(node);
+  for (const Attachment* const attachment : node.running) {
+    Append(off, rules::FindForwardingOff(node.host, *attachment->record));
+  }
+  node.AddUnreported(std::move(off));
 }
 
 // Warns if an uplink no longer accepts router advertisements: the addresses and routes that the
@@ -159,10 +130,10 @@ void CheckForeignChains(Examination& node) {
 
 // Reads the generation first, which throws if no rule can be read. A reconcile finds nothing in
 // these areas then, so the check would seem to be ok.
-template <Mismatch::Area... kAreas>
+template <Finding::Area... kAreas>
 void CheckRules(Examination& node) {
   static_cast<void>(node.host.nft.Generation());
-  node.AddMismatches({kAreas...});
+  node.AddFindings({kAreas...});
 }
 
 constexpr std::array kKernelTable = {

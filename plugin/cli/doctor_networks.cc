@@ -2,13 +2,17 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/file.h"
 #include "base/list.h"
+#include "base/memo.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
-#include "plugin/causes/cause.h"
+#include "plugin/causes/explain.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/causes/on_node.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/config/node_config.h"
@@ -21,7 +25,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-using Area = Mismatch::Area;
+using Area = Finding::Area;
+using Severity = Finding::Severity;
 
 // Returns whether the address is in a range of RFC 1918, 3927, 4193 or 6598, or is a loopback
 // address.
@@ -71,7 +76,7 @@ void CheckUsage(Examination& node,
     const std::optional<Usage>& of = network.*usage;
     if (of && of->free() <= of->total / kFew) {
       node.Add(
-          of->free() == 0 ? Verdict::kFail : Verdict::kWarn,
+          of->free() == 0 ? Severity::kFault : Severity::kWarning,
           Format("{} of network '{}': {} of {} in use", what, network.name, of->used, of->total),
           HasDead(node, network.name) ? kGcFix : fix);
     }
@@ -116,7 +121,7 @@ void CheckWorldPorts(Examination& node) {
     }
   }
   node.AddAll(
-      Verdict::kWarn,
+      Severity::kWarning,
       open,
       Fix::Advice("to close the port: give it a host_network with a private address in its job. If "
                   "it is meant to be open, or a rule in NOMAD-ADMIN closes it: "
@@ -130,7 +135,7 @@ void CheckShadowedPorts(Examination& node) {
   for (const Attachment* const attachment : node.publishing) {
     Append(all.rules.ports, attachment->record->rules.ports);
   }
-  node.AddAll(Verdict::kWarn,
+  node.AddAll(Severity::kWarning,
               rules::FindOwnListeners(node.host, all),
               Fix::Advice("stop the service, or move it to another port: connections to the "
                           "published port reach only the allocation"));
@@ -145,7 +150,7 @@ void CheckOrphanLeases(Examination& node) {
   }
   const attachment::ReconcileReport leases =
       attachment::Collect(node.host, collection, Mode::kLook);
-  node.AddAll(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
+  node.AddAll(Severity::kWarning, leases.findings.TextsLeft(), kGcFix);
 }
 
 void CheckLeasesLeft(Examination& node) {
@@ -160,7 +165,7 @@ void CheckBridgePorts(Examination& node) {
              "ports of the bridge",
              &Network::ports,
              Fix::Advice("a second network with a bridge of its own: a bridge has 1,023 ports"));
-  node.AddMismatches({Area::kPort});
+  node.AddFindings({Area::kPort});
 }
 
 // Returns the bridges of running allocations, each with whether a network has its gateway on the
@@ -246,8 +251,10 @@ void CheckSubnets(Examination& node) {
     const std::optional<Fix> fix = overlaps.empty() || node.gateways.contains(link.name)
                                        ? std::nullopt
                                        : link::FindFixForIdle(node.host.net, link);
-    node.AddAll(
-        Verdict::kFail, {overlaps.begin(), overlaps.end()}, fix.value_or(causes::AnotherSubnet()));
+    node.AddAll(Severity::kFault,
+                {overlaps.begin(), overlaps.end()},
+                fix.value_or(Fix::Advice(
+                    "another subnet in the conflist, then start its allocations anew")));
   }
 }
 
@@ -269,7 +276,7 @@ void CheckLostRecords(Examination& node) {
       }
     }
   }
-  node.AddAll(Verdict::kFail, lost, Fix::Advice(kLostRecordAdvice));
+  node.AddAll(Severity::kFault, lost, Fix::Advice(kLostRecordAdvice));
 }
 
 // Reports lost records, records of a newer release, and attachments whose ADD or DEL has not ended
@@ -291,8 +298,8 @@ void CheckRecords(Examination& node) {
                                   attachment.id.container_id));
     }
   }
-  node.AddAll(Verdict::kWarn, unfinished, kGcFix);
-  node.AddAll(Verdict::kWarn,
+  node.AddAll(Severity::kWarning, unfinished, kGcFix);
+  node.AddAll(Severity::kWarning,
               newer,
               Fix::Advice("this release can read the record, but not write it: install the newer "
                           "release again, or replace the allocation"));
@@ -314,6 +321,119 @@ void CheckDead(Examination& node) {
                      addresses == 1 ? "1 address" : Cat(addresses, " addresses")),
               kGcFix);
   }
+}
+
+// Finds what blocks connections from anywhere to published ports, as far as this can be seen
+// without sending packets. Examines only once the things that several ports share.
+class BlockedPorts {
+ public:
+  explicit BlockedPorts(state::Host& host) : facts_(host) {}
+
+  FindingList FindCauses(const state::Record& record) {
+    FindingList found;
+    std::set<Ip> addresses;
+    for (const portmap::DnatEntry& port : record.rules.ports) {
+      Append(found, OnNode(record, port));
+      if (addresses.insert(port.container_ip).second) {
+        Append(found, causes::FindToContainer(facts_, record, port.container_ip));
+      }
+    }
+    return found;
+  }
+
+ private:
+  // Returns the causes on the node. Ports share them if they have the same gateway, host address
+  // and family, and their answers take the same kind of route.
+  const FindingList& OnNode(const state::Record& record, const portmap::DnatEntry& port) {
+    return AskOnce(on_node_,
+                   {record.link.gateway_ifname,
+                    record.link.gateways.empty(),
+                    record.rules.had_default_route.Has(port.container_ip.family()),
+                    port.host_ip,
+                    port.container_ip.family()},
+                   [&] {
+                     return causes::FindOnNode(
+                         facts_, record, port, planner_.ToPort(record, port, std::nullopt));
+                   });
+  }
+
+  causes::NodeFacts facts_;
+  causes::Planner planner_{facts_};
+  std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Family>, FindingList> on_node_;
+};
+
+// Reports what does not end by itself.
+void CheckBlockedPorts(Examination& node) {
+  BlockedPorts blocked(node.host);
+  FindingList found;
+  for (const Attachment* const attachment : node.publishing) {
+    for (Finding& cause : blocked.FindCauses(*attachment->record)) {
+      if (cause.severity != Severity::kNote && !Contains(found, cause)) {
+        found.push_back(std::move(cause));
+      }
+    }
+  }
+  node.AddUnreported(std::move(found));
+}
+
+// Counts a connection that is refused as reached: nobody listens on the port, but that is up to the
+// allocation. Does not report ports that the operator's own rules or policies block on purpose.
+void ProbePorts(Examination& node) {
+  causes::NodeFacts facts(node.host);
+  causes::Planner planner(facts);
+  std::size_t answered = 0;
+  FindingList found;
+  for (const Attachment* const attachment : node.publishing) {
+    for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
+      const auto connection = port.protocol == Protocol::kSctp
+                                  ? std::nullopt
+                                  : planner.ToPort(*attachment->record, port, std::nullopt);
+      if (!connection) {
+        continue;
+      }
+      const causes::Diagnosis diagnosis = causes::Diagnose(facts, *connection);
+      if (diagnosis.way.IsWhole() || diagnosis.is_refused) {
+        ++answered;
+      } else if (Finding cause = diagnosis.causes.front(); cause.severity != Severity::kNote) {
+        cause.owner =
+            Format("{} of allocation {}", portmap::DescribeHostPort(port), attachment->Named());
+        found.push_back(std::move(cause));
+      }
+    }
+  }
+  node.AddAll(std::move(found));
+  node.Ok(Cat(Counted(answered, "published port"), " reached"));
+}
+
+// ---- the containers
+
+void CheckMacs(Examination& node) {
+  FindingList found;
+  for (const Attachment* const attachment : node.running) {
+    const state::Record& record = *attachment->record;
+    const bool is_ours = attachment->link && record.IsLive(cni::Part::kLink);
+    const auto inside = is_ours ? node.host.net.FindPeer(*attachment->link) : std::nullopt;
+    std::optional<Finding> wrong =
+        inside ? link::FindWrongMac(*inside, link::ExpectedBy(record)) : std::nullopt;
+    std::optional<causes::Inside> opened = wrong ? causes::OpenInside(record) : std::nullopt;
+    if (wrong && !(opened && causes::FindFrameReaderNote(*opened))) {
+      wrong->owner = record.id.container_id;
+      found.push_back(*std::move(wrong));
+    }
+  }
+  node.AddAll(std::move(found));
+}
+
+// Skips a namespace that is gone by now, or that cannot be seen from here: that is no fault of the
+// allocation.
+void CheckContainers(Examination& node) {
+  FindingList found;
+  for (const Attachment* const attachment : node.running) {
+    if (std::optional<causes::Inside> inside = causes::OpenInside(*attachment->record)) {
+      Append(found, causes::FindInContainer(*inside, std::nullopt));
+    }
+  }
+  node.AddUnreported(std::move(found));
 }
 
 constexpr std::array kNetworkTable = {

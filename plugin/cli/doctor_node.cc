@@ -63,7 +63,7 @@ void CheckManager(Examination& node, const LinkManager& manager, const std::stri
       }
     }
   }
-  node.AddAll(Verdict::kWarn, managed, fix);
+  node.AddAll(Severity::kWarning, managed, fix);
 }
 
 // Returns the path without symbolic links; empty if it leads nowhere.

@@ -52,13 +52,7 @@ void CheckInForce(Examination& node) {
     if (::geteuid() != 0) {
       throw Error(*unread);
     }
-    // If the default directory does not exist, `policy apply` without DIR refuses to run: it would
-    // remove all policies.
-    return node.Fail(Cat(unread->what(), "; ADDs are refused"),
-                     FindStatus(policy::kPolicyDirectory)
-                         ? Fix(kApplyFix)
-                         : Fix::Advice("nomad-bridge policy apply DIR, with the directory that was "
-                                       "applied"));
+    return node.Fail(Cat(unread->what(), "; ADDs are refused"), unread->fix());
   }
   if (!node.host.policy.AreApplied()) {
     if (IsRequired(node)) {
@@ -90,12 +84,7 @@ void CheckFiles(Examination& node) {
 }
 
 void CheckTraffic(Examination& node) {
-  for (const Mismatch& mismatch : attachment::FindUnseenTraffic(node.host)) {
-    // Without a command that fixes it, the kernel or the network is meant to be like this: only a
-    // warning.
-    FixOf(mismatch).command.empty() ? node.Warn(mismatch.text, FixOf(mismatch))
-                                    : node.Fail(mismatch.text, FixOf(mismatch));
-  }
+  node.AddUnreported(attachment::FindUnseenTraffic(node.host));
 }
 
 constexpr std::array kPolicyTable = {

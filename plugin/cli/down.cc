@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "base/finding.h"
 #include "base/log.h"
-#include "base/mismatch.h"
 #include "base/text.h"
 #include "firewall/about.h"
 #include "firewall/static_rules.h"

@@ -1,6 +1,6 @@
 // reconcile and gc. Both work on all attachments, and report in the same form what they found.
 //
-// Shapes  For people: stdout has a line for each mismatch that a dry run found, and a summary;
+// Shapes  For people: stdout has a line for each finding that a dry run found, and a summary;
 //         stderr has the failures, and what was done (base/log.h). -json:
 //         docs/schema/reconcile.json.
 #include <algorithm>
@@ -25,48 +25,45 @@ namespace {
 
 constexpr std::array kBothFlags = {kDryRunFlag, kJsonFlag};
 
-// Returns all mismatches: first the repaired ones, then those that are left.
-std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
-  std::vector<Mismatch> all = mismatches.repaired();
-  Append(all, mismatches.left());
+// Returns all findings: first the repaired ones, then those that are left.
+FindingList AllOf(const Findings& findings) {
+  FindingList all = findings.repaired();
+  Append(all, findings.left());
   return all;
 }
 
-// Returns a line for each failure, and for each mismatch that could not be repaired.
+// Returns a line for each failure, and for each finding that could not be repaired.
 std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
-  std::vector<std::string> failures;
-  for (const attachment::ReconcileReport::Failure& failure : report.failed) {
-    failures.push_back(failure.text);
-  }
-  for (const Mismatch& mismatch : report.mismatches.left()) {
-    if (report.mismatches.is_repairing() && !mismatch.repairable) {
+  std::vector<std::string> failures = TextsOf(report.failed);
+  for (const Finding& finding : report.findings.left()) {
+    if (report.findings.is_repairing() && !finding.is_repairable) {
       // The texts of other areas name their subject themselves.
       const bool is_containers =
-          mismatch.area == Mismatch::Area::kPort || mismatch.area == Mismatch::Area::kLease;
-      failures.push_back(Cat(is_containers ? Format("container '{}': ", mismatch.owner) : "",
-                             mismatch.TextWithFix()));
+          finding.area == Finding::Area::kPort || finding.area == Finding::Area::kLease;
+      failures.push_back(Cat(is_containers ? Format("container '{}': ", finding.owner) : "",
+                             finding.TextWithFix()));
     }
   }
   return failures;
 }
 
 Json ToJson(std::string_view command, const attachment::ReconcileReport& report) {
-  const std::vector<Mismatch> found = AllOf(report.mismatches);
-  const auto mismatch_json = [](const Mismatch& mismatch) -> Json {
-    return {{"area", Text(mismatch.area)},
-            {"owner", mismatch.owner},
-            {"text", mismatch.text},
-            {"repairable", mismatch.repairable},
-            {"fix", mismatch.fix.command},
-            {"advice", mismatch.fix.advice}};
+  const FindingList found = AllOf(report.findings);
+  const auto mismatch_json = [](const Finding& finding) -> Json {
+    return {{"area", Text(finding.area)},
+            {"owner", finding.owner},
+            {"text", finding.text},
+            {"repairable", finding.is_repairable},
+            {"fix", finding.fix.command},
+            {"advice", finding.fix.advice}};
   };
   const auto id_json = [](const AttachmentId& id) -> Json {
     return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
   };
   return {{"command", command},
-          {"dryRun", !report.mismatches.is_repairing()},
+          {"dryRun", !report.findings.is_repairing()},
           {"attachments", report.attachments},
-          {"found", ArrayOf(found, &Mismatch::text)},
+          {"found", ArrayOf(found, &Finding::text)},
           {"mismatches", ArrayOf(found, mismatch_json)},
           {"failed", FailuresOf(report)},
           {"busy", ArrayOf(report.busy, id_json)}};
@@ -77,10 +74,10 @@ Json ToJson(std::string_view command, const attachment::ReconcileReport& report)
 // examined".
 std::string SummaryOf(std::string_view command, const attachment::ReconcileReport& report) {
   const bool is_gc = command == kGc.name;
-  const bool is_repairing = report.mismatches.is_repairing();
+  const bool is_repairing = report.findings.is_repairing();
   const std::string_view act = is_gc ? "take back" : "repair";
   const std::string_view done = is_gc ? "taken back" : "repaired";
-  const std::size_t found = AllOf(report.mismatches).size();
+  const std::size_t found = AllOf(report.findings).size();
   if (const std::size_t failed = FailuresOf(report).size(); failed > 0) {
     return Format("{} {}, {} could not be {}",
                   found,
@@ -94,8 +91,8 @@ std::string SummaryOf(std::string_view command, const attachment::ReconcileRepor
   if (is_repairing) {
     return Cat(found, ' ', done);
   }
-  const auto& left = report.mismatches.left();
-  const auto not_ours = std::ranges::count(left, false, &Mismatch::repairable);
+  const auto& left = report.findings.left();
+  const auto not_ours = std::ranges::count(left, false, &Finding::is_repairable);
   return not_ours == 0 ? Format("{} to {}", found, act)
                        : Format("{} {}, {} cannot be {}",
                                 found,
@@ -106,10 +103,10 @@ std::string SummaryOf(std::string_view command, const attachment::ReconcileRepor
 
 std::string TextOf(std::string_view command, const attachment::ReconcileReport& report) {
   std::string text;
-  if (!report.mismatches.is_repairing()) {
-    for (const Mismatch& mismatch : report.mismatches.left()) {
-      const std::string fix = ShowFix(mismatch.fix);
-      text += Cat(Printable(mismatch.text), fix.empty() ? "" : "; ", fix, '\n');
+  if (!report.findings.is_repairing()) {
+    for (const Finding& finding : report.findings.left()) {
+      const std::string fix = ShowFix(finding.fix);
+      text += Cat(Printable(finding.text), fix.empty() ? "" : "; ", fix, '\n');
     }
   }
   text += Cat(Counted(report.attachments, "attachment"), "; ", SummaryOf(command, report));
@@ -151,7 +148,7 @@ int Report(const Arguments& arguments,
   for (const std::string& failure : failures) {
     LogLine("{}", Printable(failure));
   }
-  return failures.empty() && report.mismatches.left().empty() ? kYes : kNo;
+  return failures.empty() && report.findings.left().empty() ? kYes : kNo;
 }
 
 int RunReconcile(const Arguments& arguments) {

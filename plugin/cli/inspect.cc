@@ -7,18 +7,14 @@
 #include "plugin/causes/trace.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/inspect_target.h"
+#include "plugin/cli/inspection.h"
 #include "plugin/cli/named_attachments.h"
 #include "plugin/cli/policy_view.h"
-#include "plugin/cli/side_mismatches.h"
 #include "plugin/cli/terminal.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::cli {
 namespace {
-
-using causes::Cause;
-using causes::Causes;
 
 // Counts the connections of each published port.
 std::vector<std::size_t> CountConnections(state::Host& host, const state::Record& record) {
@@ -55,14 +51,15 @@ std::string ShowPublished(const state::Record& record, const std::vector<std::si
   for (std::size_t i = 0; i < record.rules.ports.size(); ++i) {
     const portmap::DnatEntry& port = record.rules.ports[i];
     const std::string any = port.container_ip.is_ipv4() ? "0.0.0.0" : "[::]";
-    text += Format("{}{} {}:{} -> {}:{}   {} now\n",
-                   Head(i == 0 ? "Published" : ""),
-                   Text(port.protocol),
-                   port.host_ip ? Bracketed(*port.host_ip) : any,
-                   port.host_port,
-                   Bracketed(port.container_ip),
-                   port.container_port,
-                   Counted(counts.at(i), "connection"));
+    text +=
+        Format("{}{} {}:{} -> {}:{}{}\n",
+               Head(i == 0 ? "Published" : ""),
+               Text(port.protocol),
+               port.host_ip ? Bracketed(*port.host_ip) : any,
+               port.host_port,
+               Bracketed(port.container_ip),
+               port.container_port,
+               counts.at(i) == 0 ? "" : Format("   {} now", Counted(counts.at(i), "connection")));
   }
   return text;
 }
@@ -71,12 +68,11 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   if (attachment.host_veth.empty()) {
     return "";
   }
-  std::string text = Format("{}{} on {} <-> {} in {}",
+  std::string text = Format("{}{} on {} <-> {}",
                             Head("Interface"),
                             attachment.host_veth,
                             OrDash(BridgeOf(attachment, inventory)),
-                            attachment.id.ifname,
-                            attachment.record ? attachment.record->netns_path : "?");
+                            attachment.id.ifname);
   if (attachment.link && attachment.link->counters) {
     const auto& [received, sent] = *attachment.link->counters;
     text += Format("   in {}  out {}  dropped {}",
@@ -96,51 +92,51 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
   return text;
 }
 
-// Shows each cause with its fix below; neighbouring causes with the same fix show it once. `arrow`
-// marks the cause `first`.
+// Shows each finding with its fix below; neighbouring ones with the same fix show it once. `arrow`
+// marks the cause.
 std::string ShowSide(std::string_view title,
-                     const Causes& causes,
-                     const Cause* first,
+                     const FindingList& findings,
+                     const std::optional<Finding>& cause,
                      std::string_view arrow,
-                     bool is_known = true) {
-  if (causes.empty()) {
+                     bool is_known) {
+  if (findings.empty()) {
     return Cat(Head(title), is_known ? Coloured("ok", Colour::kGood) : "?", '\n');
   }
   std::string text;
-  for (auto cause = causes.begin(); cause != causes.end(); ++cause) {
+  for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
     text += Format("{}{}{}\n",
                    Head(text.empty() ? title : ""),
-                   Coloured(Printable(cause->text), Colour::kBad),
-                   &*cause == first ? arrow : "");
-    if (std::next(cause) == causes.end() || std::next(cause)->fix != cause->fix) {
-      text += Cat(Head(""), ShowFix(cause->fix), '\n');
+                   Coloured(Printable(finding->text), Colour::kBad),
+                   *finding == cause ? arrow : "");
+    if (std::next(finding) == findings.end() || std::next(finding)->fix != finding->fix) {
+      text += Cat(Head(""), ShowFix(finding->fix), '\n');
     }
   }
   return text;
 }
 
-// An attachment to inspect. `sides` is nullopt if it could not be inspected.
-struct Inspected {
+// An attachment to inspect. `found` is nullopt if it could not be inspected.
+struct Shown {
   const Attachment* attachment;
-  std::optional<SideMismatches> sides;
+  std::optional<Inspected> found;
   bool is_to = false;  // -to was given
 
   [[nodiscard]] bool IsWell() const {
     return attachment->state != State::kDead && !attachment->IsRecordLost() &&
-           (!sides || sides->IsWell());
+           (!found || found->IsWell());
   }
-  [[nodiscard]] bool IsUnknown() const { return sides && !sides->unknown.empty(); }
-  // If policies cannot be read, `unknown` has the reason.
-  [[nodiscard]] bool CanReadPolicies() const { return sides && !IsUnknown(); }
+  [[nodiscard]] bool IsUnknown() const { return found && found->IsUnknown(); }
+  // If policies cannot be read, the findings have the reason.
+  [[nodiscard]] bool CanReadPolicies() const { return found && !IsUnknown(); }
 };
 
-Inspected InspectOne(state::Host& host,
-                     const Attachment& attachment,
-                     const Inventory& inventory,
-                     const Question& question) {
+Shown InspectOne(state::Host& host,
+                 const Attachment& attachment,
+                 const Inventory& inventory,
+                 const Question& question) {
   return {.attachment = &attachment,
-          .sides = attachment.record && inventory.is_complete
-                       ? std::optional(FindSideMismatches(host, attachment, question))
+          .found = attachment.record && inventory.is_complete
+                       ? std::optional(Inspect(host, attachment, question))
                        : std::nullopt,
           .is_to = question.to.has_value()};
 }
@@ -183,70 +179,73 @@ Json WayJson(const NamedWay& named) {
            })}};
 }
 
-std::string ShowAttachment(state::Host& host,
-                           const Inspected& inspected,
-                           const Inventory& inventory) {
-  const Attachment& attachment = *inspected.attachment;
+std::string ShowFindings(const Shown& shown) {
+  const Inspected& found = *shown.found;
+  const bool has_ports = !shown.attachment->record->rules.ports.empty();
+  const std::optional<Finding> cause =
+      has_ports || !found.ways.empty() ? found.FindCause() : std::nullopt;
+  const std::string_view arrow = has_ports && !shown.is_to ? "      <- why the port does not answer"
+                                                           : "      <- why there is no answer";
+  const auto show = [&](std::string_view title, Side side, bool is_known) {
+    return ShowSide(title, found.On(side), cause, arrow, is_known);
+  };
+  return Cat(show("Host side", Side::kHost, found.is_host_known),
+             found.On(Side::kPath).empty() ? "" : show("Path", Side::kPath, true),
+             show("Container", Side::kContainer, found.is_container_known),
+             UnderHead("Unknown", TextsOf(found.On(Side::kUnknown))),
+             UnderHead("Note", TextsOf(found.On(Side::kNote))));
+}
+
+std::string ShowAttachment(state::Host& host, const Shown& shown, const Inventory& inventory) {
+  const Attachment& attachment = *shown.attachment;
   std::string text = ShowLabels(attachment);
-  if (inspected.sides) {
+  if (shown.found) {
     text += ShowPublished(*attachment.record, CountConnections(host, *attachment.record));
   }
-  text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
+  if (!attachment.record || attachment.record->rules.ports.empty()) {
+    text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
+  }
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
-  if (inspected.CanReadPolicies()) {
+  if (shown.CanReadPolicies()) {
     text += UnderHead("Policies", ShowPolicies(host, attachment));
   }
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
   if (attachment.IsRecordLost()) {
     text += Cat(Head(""), "advice: ", kLostRecordAdvice, '\n');
   }
-  if (inspected.sides) {
-    const SideMismatches& sides = *inspected.sides;
-    const bool is_about_ports = !attachment.record->rules.ports.empty() || !sides.ways.empty();
-    const Cause* const cause = is_about_ports ? sides.FindCause() : nullptr;
-    const std::string_view arrow = attachment.record->rules.ports.empty() || inspected.is_to
-                                       ? "      <- why there is no answer"
-                                       : "      <- why the port does not answer";
-    text += Cat(ShowWays(sides.ways),
-                ShowSide("Host side", sides.host, cause, arrow, sides.is_host_known),
-                sides.path.empty() ? "" : ShowSide("Path", sides.path, cause, arrow),
-                ShowSide("Container", sides.container, cause, arrow, sides.is_container_known),
-                UnderHead("Unknown", sides.unknown),
-                UnderHead("Note", sides.notes));
-  }
-  return text;
+  return shown.found ? Cat(text, ShowWays(shown.found->ways), ShowFindings(shown)) : text;
 }
 
-Json SidesJson(state::Host& host, const Inspected& inspected) {
-  if (!inspected.sides) {
+Json FindingJson(const Finding& finding) {
+  return {{"what", finding.text}, {"fix", finding.fix.command}, {"advice", finding.fix.advice}};
+}
+
+Json FindingsJson(state::Host& host, const Shown& shown) {
+  if (!shown.found) {
     return {};
   }
-  const SideMismatches& sides = *inspected.sides;
-  const Cause* const first = sides.FindCause();
-  Json all = Json::array();
-  for (const Causes* const side : {&sides.host, &sides.path, &sides.container}) {
-    for (const Cause& cause : *side) {
-      all.push_back(
-          {{"what", cause.text}, {"fix", cause.fix.command}, {"advice", cause.fix.advice}});
-    }
+  const Inspected& found = *shown.found;
+  const std::optional<Finding> cause = found.FindCause();
+  FindingList all;
+  for (const Side side : {Side::kHost, Side::kPath, Side::kContainer}) {
+    Append(all, found.On(side));
   }
-  return {{"host", ArrayOf(sides.host, &Cause::text)},
-          {"path", ArrayOf(sides.path, &Cause::text)},
-          {"container", ArrayOf(sides.container, &Cause::text)},
-          {"notes", sides.notes},
-          {"unknown", sides.unknown},
-          {"cause", first != nullptr ? Json(first->text) : Json()},
-          {"causes", all},
-          {"ways", ArrayOf(sides.ways, WayJson)},
-          {"connections", CountConnections(host, *inspected.attachment->record)}};
+  return {{"host", TextsOf(found.On(Side::kHost))},
+          {"path", TextsOf(found.On(Side::kPath))},
+          {"container", TextsOf(found.On(Side::kContainer))},
+          {"notes", TextsOf(found.On(Side::kNote))},
+          {"unknown", TextsOf(found.On(Side::kUnknown))},
+          {"cause", cause ? Json(cause->text) : Json()},
+          {"causes", ArrayOf(all, FindingJson)},
+          {"ways", ArrayOf(found.ways, WayJson)},
+          {"connections", CountConnections(host, *shown.attachment->record)}};
 }
 
-Json AttachmentJson(state::Host& host, const Inspected& inspected, const Inventory& inventory) {
-  Json json = ToJson(*inspected.attachment, inventory);
-  json["diagnosis"] = SidesJson(host, inspected);
-  json["policies"] =
-      inspected.CanReadPolicies() ? PoliciesJson(host, *inspected.attachment) : Json();
+Json AttachmentJson(state::Host& host, const Shown& shown, const Inventory& inventory) {
+  Json json = ToJson(*shown.attachment, inventory);
+  json["diagnosis"] = FindingsJson(host, shown);
+  json["policies"] = shown.CanReadPolicies() ? PoliciesJson(host, *shown.attachment) : Json();
   return json;
 }
 
@@ -261,6 +260,68 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
     throw UsageError("-trace waits for a client: name it with -from ADDRESS");
   }
   return client;
+}
+
+// ---- the question
+
+// Returns the address, or the first address of the allocation with that name.
+std::optional<Ip> AddressOf(const Inventory& inventory, const std::string& name) {
+  const bool is_bracketed = name.size() > 2 && name.front() == '[' && name.back() == ']';
+  if (const auto address = Ip::Parse(is_bracketed ? name.substr(1, name.size() - 2) : name)) {
+    return address;
+  }
+  for (const Attachment* const each : FindOne(inventory, name)) {
+    if (each->record && !each->record->ipam.addresses.empty()) {
+      return each->record->ipam.addresses.front().address;
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns the target of -to: "10.0.0.1:22", "[2001:db8::1]:53/udp", "api:8080", "shop/api:8080";
+// nullopt without -to.
+std::optional<Question::Target> TargetOf(const Arguments& arguments, const Inventory& inventory) {
+  const std::string* const to = arguments.Find("to");
+  if (to == nullptr) {
+    return std::nullopt;
+  }
+  Question::Target target;
+  std::string place = *to;
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    const std::string end = Cat('/', Text(protocol));
+    if (place.ends_with(end)) {
+      target.protocol = protocol;
+      place.resize(place.size() - end.size());
+    }
+  }
+  const std::size_t colon = place.rfind(':');
+  target.port = colon == std::string::npos
+                    ? std::uint16_t{0}
+                    : FindNumber<std::uint16_t>(place.substr(colon + 1)).value_or(0);
+  if (target.port == 0) {
+    throw UsageError(
+        Format("-to '{}' is no target; allowed: ADDRESS:PORT, [IPV6]:PORT or ALLOC:PORT, with "
+               "/udp for UDP",
+               *to));
+  }
+  const std::optional<Ip> address = AddressOf(inventory, place.substr(0, colon));
+  if (!address) {
+    throw CannotTell(Format("'{}' has no known address", place.substr(0, colon)));
+  }
+  target.address = *address;
+  return target;
+}
+
+// Throws UsageError if the question names a client, but the target is no address of `attachments`.
+void CheckTarget(const Question& question, const Attachments& attachments) {
+  const auto has_it = [&](const Attachment* each) {
+    return each->record &&
+           Contains(AddressesOnly(each->record->ipam.addresses), question.to->address);
+  };
+  if (question.client && question.to && std::ranges::none_of(attachments, has_it)) {
+    throw UsageError(Format("-to with -from takes an address of the allocation itself, not {}",
+                            question.to->address));
+  }
 }
 
 // Plans a connection to the port in question, or to the first port that `attachment` publishes.
@@ -323,20 +384,20 @@ int RunInspect(const Arguments& arguments) {
                              .to = TargetOf(arguments, inventory),
                              .probes = !arguments.Has("no-probe")};
   CheckTarget(question, found);
-  std::vector<Inspected> all;
+  std::vector<Shown> all;
   for (const Attachment* const each : found) {
     all.push_back(InspectOne(host, *each, inventory, question));
   }
   const std::optional<causes::Traced> traced =
       RunTrace(host, *found.front(), question.name, client, arguments.Has("trace"));
   if (arguments.Has("json")) {
-    const auto attachment_json = [&](const Inspected& each) {
+    const auto attachment_json = [&](const Shown& each) {
       return AttachmentJson(host, each, inventory);
     };
     PrintDocument({{"attachments", ArrayOf(all, attachment_json)},
                    {"trace", traced ? Json(traced->lines) : Json()}});
   } else {
-    const auto show = [&](const Inspected& each) { return ShowAttachment(host, each, inventory); };
+    const auto show = [&](const Shown& each) { return ShowAttachment(host, each, inventory); };
     Print(Folded(Cat(Joined(all, "\n", show), traced ? ShowTrace(*traced) : ""), kHeadWidth));
   }
   if (!inventory.is_complete) {
@@ -344,11 +405,11 @@ int RunInspect(const Arguments& arguments) {
   }
   using Outcome = causes::Traced::Outcome;
   const Outcome outcome = traced ? traced->outcome : Outcome::kAnswered;
-  if (outcome == Outcome::kUnanswered || !std::ranges::all_of(all, &Inspected::IsWell)) {
+  if (outcome == Outcome::kUnanswered || !std::ranges::all_of(all, &Shown::IsWell)) {
     return kNo;
   }
   const bool is_unknown =
-      outcome == Outcome::kUnknown || std::ranges::any_of(all, &Inspected::IsUnknown);
+      outcome == Outcome::kUnknown || std::ranges::any_of(all, &Shown::IsUnknown);
   return is_unknown ? kUnknown : kYes;
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/finding.h"
 #include "base/log.h"
-#include "base/mismatch.h"
 #include "base/text.h"
 #include "ipam/range.h"
 #include "plugin/link/host_veth.h"
@@ -224,6 +224,12 @@ const std::string& Attachment::Allocation() const {
   return allocation.empty() ? id.container_id : allocation;
 }
 
+std::string Attachment::Named() const {
+  const std::string& group = Label(cni::kGroup);
+  const std::string job = Cat(Label(cni::kJob), group.empty() ? "" : "/", group);
+  return Cat('\'', Allocation(), '\'', job.empty() ? "" : Format(" ({})", job));
+}
+
 std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {
   if (attachment.record) {
     return attachment.record->link.bridge;
@@ -254,12 +260,12 @@ void CompareRules(state::Host& host, Inventory& inventory) {
   std::optional<State> of_all;
   std::set<std::string> owners;
   try {
-    Mismatches found(Mode::kLook);
+    Findings found(Mode::kLook);
     const link::ListedVeths listed(inventory.links);
     rules::CheckRuleset(host, found, &listed);
-    for (const Mismatch& mismatch : found.left()) {
-      if (mismatch.area != Mismatch::Area::kLeftOver) {
-        owners.insert(mismatch.owner);
+    for (const Finding& finding : found.left()) {
+      if (finding.area != Finding::Area::kLeftOver) {
+        owners.insert(finding.owner);
       }
     }
     if (owners.contains("")) {  // rules that all attachments share

@@ -79,6 +79,8 @@ struct Attachment {
   }
   // Returns the allocation's id, or the container's id if there is no such label.
   [[nodiscard]] const std::string& Allocation() const;
+  // "'9d01c7e4' (web/api)": the allocation with its job and group
+  [[nodiscard]] std::string Named() const;
   // Returns the label's value; empty if the attachment has no such label.
   [[nodiscard]] const std::string& Label(std::string_view name) const;
 };

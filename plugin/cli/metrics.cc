@@ -131,13 +131,13 @@ std::string AttachmentMetric(const Inventory& inventory) {
 
 std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   Metric metric("faults", "gauge", "What doctor finds wrong, by its check and verdict.");
-  std::map<std::string, std::map<Verdict, std::uint64_t>> counts;
-  for (const CheckResult& result : RunChecks(host, inventory, Cost::kCheap)) {
-    ++counts[std::string(result.check)][result.verdict];
+  std::map<std::string, std::map<Finding::Severity, std::uint64_t>> counts;
+  for (const Finding& finding : RunChecks(host, inventory, Cost::kCheap)) {
+    ++counts[std::string(finding.check)][finding.severity];
   }
   for (auto& [check, by_verdict] : counts) {
-    metric.Add({{"check", check}, {"verdict", "fail"}}, by_verdict[Verdict::kFail]);
-    metric.Add({{"check", check}, {"verdict", "warn"}}, by_verdict[Verdict::kWarn]);
+    metric.Add({{"check", check}, {"verdict", "fail"}}, by_verdict[Finding::Severity::kFault]);
+    metric.Add({{"check", check}, {"verdict", "warn"}}, by_verdict[Finding::Severity::kWarning]);
   }
   return metric.Text();
 }
@@ -166,7 +166,7 @@ std::string EventMetric(std::string_view name,
 // policies cannot be read: a check of doctor reports that.
 std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
-  constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
+  constexpr std::array<std::string_view, 3> kSeveritys = {"allowed", "refused", "would_be_refused"};
   Metric connections(
       "policy_connections_total",
       "counter",
@@ -179,7 +179,7 @@ std::string PolicyMetrics(state::Host& host) {
       return "";
     }
     for (const RuleCount& count : CountByRule(host)) {
-      const std::string_view verdict = kVerdicts.at(static_cast<std::size_t>(count.what));
+      const std::string_view verdict = kSeveritys.at(static_cast<std::size_t>(count.what));
       connections.Add(
           {{"policy", count.policy}, {"rule", count.rule}, {"verdict", std::string(verdict)}},
           count.packets);

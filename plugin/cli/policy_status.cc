@@ -72,8 +72,8 @@ int RunFlows(state::Host& host, const Arguments& arguments) {
 }
 
 // Returns how the kernel's rules differ from ours.
-std::vector<Mismatch> FindDamages(state::Host& host) {
-  Mismatches damages(Mode::kLook);
+FindingList FindDamages(state::Host& host) {
+  Findings damages(Mode::kLook);
   rules::CheckRuleset(host, damages, nullptr);
   return damages.left();
 }
@@ -103,18 +103,18 @@ int RunStatus(const Arguments& arguments) {
   }
   const std::vector<RuleCount> counts = CountByRule(host);
   const FilesNow files = CompareFiles(host);
-  const std::vector<Mismatch> damages = FindDamages(host);
+  const FindingList damages = FindDamages(host);
   const Exit answer = files.differ.value_or(true) || !damages.empty() ? kNo : kYes;
   if (arguments.Has("json")) {
     PrintDocument({{"applied", host.policy.AreApplied()},
                    {"directory", files.directory},
                    {"stale", files.differ ? Json(*files.differ) : Json()},
-                   {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
-                   {"damages", ArrayOf(damages, &Mismatch::text)},
+                   {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Finding::text)},
+                   {"damages", ArrayOf(damages, &Finding::text)},
                    {"rules", ArrayOf(counts, RuleJson)}});
     return answer;
   }
-  for (const Mismatch& damage : damages) {
+  for (const Finding& damage : damages) {
     LogLine("{}; {}", damage.text, Fix("nomad-bridge reconcile").Line());
   }
   if (!host.policy.AreApplied()) {

@@ -66,9 +66,9 @@ policy::Policies ReadRemarking(const std::string& directory) {
   return policies;
 }
 
-void RemarkOnUnseen(const std::vector<Mismatch>& unseen) {
-  for (const Mismatch& mismatch : unseen) {
-    LogLine("{}; {}", mismatch.text, FixOf(mismatch).Line());
+void RemarkOnUnseen(const FindingList& unseen) {
+  for (const Finding& finding : unseen) {
+    LogLine("{}; {}", finding.text, finding.FixNow().Line());
   }
 }
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/finding.h"
 #include "base/fix.h"
-#include "base/mismatch.h"
 #include "netlink/nft/table.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
@@ -43,7 +43,7 @@ struct FilesNow {
 
 // Prints on stderr which traffic the policies in force do not see (attachment/apply_policies.h),
 // and the fix.
-void RemarkOnUnseen(const std::vector<Mismatch>& unseen);
+void RemarkOnUnseen(const FindingList& unseen);
 
 // The policies that apply to an allocation: "namespaces, api (audit)"; "-" if none does.
 struct Reach {

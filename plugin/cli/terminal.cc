@@ -52,7 +52,7 @@ std::size_t Width(std::string_view text) {
 
 // Returns whether a line has a command at its end, which a person may paste.
 bool IsToPaste(std::string_view words) {
-  return words.starts_with("fix: ") || words.starts_with("advice: ") || words.starts_with("all ");
+  return words.starts_with("fix: ") || words.starts_with("all ");
 }
 
 // Returns the position of the last space within `columns` and behind `indent` that words follow.
@@ -160,10 +160,13 @@ std::string Folded(const std::string& text, std::size_t indent) {
       folded += Cat(line, '\n');
       continue;
     }
-    for (std::size_t end = FindBreak(line, indent, *columns); end != line.npos;
-         end = FindBreak(line, indent, *columns)) {
+    constexpr std::string_view kAdvice = "advice: ";
+    const std::size_t indent_here =
+        words.starts_with(kAdvice) ? line.size() - words.size() + kAdvice.size() : indent;
+    for (std::size_t end = FindBreak(line, indent_here, *columns); end != line.npos;
+         end = FindBreak(line, indent_here, *columns)) {
       folded += Cat(line.substr(0, line.find_last_not_of(' ', end) + 1), '\n');
-      line = Cat(std::string(indent, ' '), line.substr(line.find_first_not_of(' ', end)));
+      line = Cat(std::string(indent_here, ' '), line.substr(line.find_first_not_of(' ', end)));
     }
     folded += Cat(line, '\n');
   }

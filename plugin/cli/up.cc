@@ -58,12 +58,12 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   }
   // A reconcile does not report a missing bridge that no attachment needs yet, so the bridge is
   // checked here.
-  Mismatches mismatches(mode);
+  Findings findings(mode);
   if (const state::Record finished = record.Finished(); finished.IsLive(cni::Part::kLink)) {
-    link::CheckBridge(host, finished, mismatches);
+    link::CheckBridge(host, finished, findings);
   }
-  rules::CheckRuleset(host, mismatches, nullptr);
-  return mismatches.TextsLeft();
+  rules::CheckRuleset(host, findings, nullptr);
+  return findings.TextsLeft();
 }
 
 // A network of ours in a file: what was made or, in mode kLook, what would be made.

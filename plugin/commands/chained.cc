@@ -108,7 +108,7 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
       !IsAnyReachable(config.rules.ports, link::AddressesIn(*config.prev_result, request))) {
     return;  // ADD published nothing
   }
-  Mismatches lost(session.mode());
+  Findings lost(session.mode());
   const state::RepairLog log(lost);
   std::optional<state::Record> found = session.host.records.Find(request.id);
   if (!found || !found->HasAny(type.parts)) {
@@ -117,19 +117,18 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     }
   }
   if (!found || !found->OnlyLive().HasAny(type.parts)) {
-    std::vector<std::string> mismatches =
+    std::vector<std::string> findings =
         takeover::DiffReference(session.host, request, type, config);
-    if (found && !mismatches.empty()) {
-      mismatches.push_back(Cat("it has no rules of ", type.name));
+    if (found && !findings.empty()) {
+      findings.push_back(Cat("it has no rules of ", type.name));
     }
-    return ThrowIfChanged(request.id, mismatches);
+    return ThrowIfChanged(request.id, findings);
   }
   const state::Record record = RequireRecord(session, std::move(found));
   // Leaves out the link and the leases: other processes check them.
-  std::vector<std::string> mismatches = lost.TextsLeft();
-  Append(mismatches,
-         MismatchesLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));
-  ThrowIfChanged(request.id, mismatches);
+  std::vector<std::string> findings = lost.TextsLeft();
+  Append(findings, FindingsLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));
+  ThrowIfChanged(request.id, findings);
 }
 
 }  // namespace nomad_bridge::commands

@@ -4,19 +4,16 @@
 #include "plugin/commands/commands.h"
 #include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
-#include "plugin/link/frame_reader.h"
 #include "plugin/state/events.h"
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::commands {
 namespace {
 
-// Repairs the host's side, unless the config forbids it, and returns the mismatches that are left.
-// Rebuilds a missing record. Only compares what the reference plugins made.
-std::vector<std::string> CheckHostSide(Session& session,
-                                       std::optional<state::Record>& found,
-                                       const std::optional<rtnl::Link>& inside) {
-  Mismatches rebuilt(session.mode());
+// Repairs the host's side, unless the config forbids it, and returns what is left wrong. Rebuilds a
+// missing record. Only compares what the reference plugins made.
+std::vector<std::string> CheckHostSide(Session& session, std::optional<state::Record>& found) {
+  Findings rebuilt(session.mode());
   const state::RepairLog log(rebuilt);
   if (!found) {
     found = RebuildInterface(session, rebuilt);
@@ -31,14 +28,9 @@ std::vector<std::string> CheckHostSide(Session& session,
                    record.link.bridge,
                    session.config.link.bridge)};
   }
-  std::vector<std::string> mismatches = rebuilt.TextsLeft();
-  Append(mismatches, MismatchesLeft(session, record));
-  const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt;
-  link::Container& container = session.container;
-  if (mismatch && !link::FindFrameReader(container.netns, container.net, *inside)) {
-    mismatches.push_back(*mismatch);
-  }
-  return mismatches;
+  std::vector<std::string> texts = rebuilt.TextsLeft();
+  Append(texts, FindingsLeft(session, record));
+  return texts;
 }
 
 // Runs CHECK of the IPAM plugin that ADD used, even if the config now names another plugin.
@@ -54,17 +46,31 @@ void CheckIpam(const Session& session, const std::optional<state::Record>& recor
   }
 }
 
-std::vector<std::string> CheckContainerSide(Session& session,
-                                            const std::optional<rtnl::Link>& inside) {
-  const link::ExpectedState state = session.config.link.disable_container_interface
-                                        ? link::ExpectedState::kAny
-                                        : link::ExpectedState::kUp;
-  std::vector<std::string> mismatches = link::DiffContainer(
-      session.container, session.request, inside, *session.config.prev_result, state);
-  if (session.type.Provides(cni::Part::kLoopback)) {
-    Append(mismatches, link::DiffLoopback(session.container));
+FindingList CheckContainerSide(Session& session, const std::optional<state::Record>& record) {
+  const cni::Request& request = session.request;
+  std::optional<link::ExpectedInterface> expected =
+      link::ExpectedBy(*session.config.prev_result, request);
+  if (!expected) {
+    return {
+        {.text = Format(
+             "prevResult has no interface '{}' in '{}'", request.id.ifname, request.netns_path)}};
   }
-  return mismatches;
+  expected->may_be_down = session.config.link.disable_container_interface;
+  if (record && record->Has(cni::Part::kLink) && record->link.port.source_check) {
+    expected->mac = record->ContainerMac();
+    expected->has_source_check = true;
+  }
+  rtnl::Socket& net = session.container.net;
+  const std::optional<rtnl::Link> link = net.FindLink(request.id.ifname);
+  FindingList found = link::FindInInterface(session.container, link, *expected);
+  if (link && link->kind != "veth") {
+    found.push_back(
+        {.text = Format("interface '{}' is no longer a veth: it is '{}'", link->name, link->kind)});
+  }
+  if (session.type.Provides(cni::Part::kLoopback)) {
+    Append(found, link::FindInLoopback(session.container));
+  }
+  return found;
 }
 
 }  // namespace
@@ -72,11 +78,10 @@ std::vector<std::string> CheckContainerSide(Session& session,
 void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   Session session = OpenSession(request, type);
   std::optional<state::Record> record = session.host.records.Find(request.id);
-  const std::optional<rtnl::Link> inside = session.container.net.FindLink(request.id.ifname);
-  std::vector<std::string> mismatches = CheckHostSide(session, record, inside);
+  std::vector<std::string> wrong = CheckHostSide(session, record);
   CheckIpam(session, record);
-  Append(mismatches, CheckContainerSide(session, inside));
-  ThrowIfChanged(request.id, mismatches);
+  Append(wrong, TextsOf(CheckContainerSide(session, record)));
+  ThrowIfChanged(request.id, wrong);
 }
 
 }  // namespace nomad_bridge::commands

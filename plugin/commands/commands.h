@@ -33,7 +33,7 @@ void DelRules(const cni::Request& request, const cni::PluginType& type);
 void DelLoopback(const cni::Request& request, const cni::PluginType& type);
 
 // CHECK: repairs the host's side (unless repairOnCheck is false), then compares the container's
-// side with prevResult. Throws kChanged, which names every mismatch. Never changes the container.
+// side with prevResult. Throws kChanged, which names every finding. Never changes the container.
 void CheckInterface(const cni::Request& request, const cni::PluginType& type);
 void CheckLeases(const cni::Request& request, const cni::PluginType& type);
 void CheckRules(const cni::Request& request, const cni::PluginType& type);

@@ -148,9 +148,9 @@ bool HasElements(state::Host& host, const state::Record& record) {
   return Contains(firewall::FindPresences(host.nft, elements), firewall::Presence::kSame);
 }
 
-state::Record Rebuilt(Session& session, const state::Record& intent, Mismatches& mismatches) {
+state::Record Rebuilt(Session& session, const state::Record& intent, Findings& findings) {
   state::Record record = intent.Finished();
-  mismatches.Add(state::LostRecord(record.id), [&] { session.host.records.Write(record); });
+  findings.Add(state::LostRecord(record.id), [&] { session.host.records.Write(record); });
   return record;
 }
 
@@ -190,7 +190,7 @@ bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
       ports, [&](const portmap::PortMapping& port) { return IsReachable(port, addresses); });
 }
 
-std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mismatches) {
+std::optional<state::Record> RebuildInterface(Session& session, Findings& findings) {
   const cni::Request& request = session.request;
   if (!link::FindHostVeth(session.host.net, request.id, link::Recorded::kNo)) {
     return std::nullopt;
@@ -211,12 +211,12 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
   if (config.ipam.type == cni::kHostLocal) {
     record.ipam.leases = record.ipam.addresses;
   }
-  return Rebuilt(session, record, mismatches);
+  return Rebuilt(session, record, findings);
 }
 
 std::optional<state::Record> RebuildRules(Session& session,
                                           const std::optional<state::Record>& found,
-                                          Mismatches& mismatches) {
+                                          Findings& findings) {
   if (found && found->OnlyLive().parts != found->parts) {
     return std::nullopt;  // an ADD or DEL of the attachment is not finished
   }
@@ -225,7 +225,7 @@ std::optional<state::Record> RebuildRules(Session& session,
   if (!HasElements(session.host, record.Only(session.type.parts))) {
     return std::nullopt;
   }
-  return Rebuilt(session, record, mismatches);
+  return Rebuilt(session, record, findings);
 }
 
 }  // namespace nomad_bridge::commands

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/commands/session.h"
 
 namespace nomad_bridge::commands {
@@ -30,13 +30,12 @@ namespace nomad_bridge::commands {
 
 // Rebuilds a record for a CHECK that finds none. If the host has the attachment's link, with its
 // name and alias, returns what ADD recorded, as far as the config and prevResult show it.
-[[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session,
-                                                            Mismatches& mismatches);
+[[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session, Findings& findings);
 
 // Rebuilds a record of the rules of firewall or portmap, if the kernel has one of their elements.
 // Adds them to `found`.
 [[nodiscard]] std::optional<state::Record> RebuildRules(Session& session,
                                                         const std::optional<state::Record>& found,
-                                                        Mismatches& mismatches);
+                                                        Findings& findings);
 
 }  // namespace nomad_bridge::commands

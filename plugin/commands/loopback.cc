@@ -44,7 +44,7 @@ void DelLoopback(const cni::Request& /*request*/, const cni::PluginType& /*type*
 
 void CheckLoopback(const cni::Request& request, const cni::PluginType&) {
   link::Container container = link::OpenContainer(request, netlink::Netns::Current());
-  ThrowIfChanged(request.id, link::DiffLoopback(container));
+  ThrowIfChanged(request.id, TextsOf(link::FindInLoopback(container)));
 }
 
 }  // namespace nomad_bridge::commands

@@ -57,7 +57,7 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   attachment::Collection collection{.network = request.id.network, .data_dir = lenient.data_dir};
   if (!valid) {
     const attachment::ReconcileReport report = attachment::Collect(host, collection, Mode::kRepair);
-    for (const attachment::ReconcileReport::Failure& each : report.failed) {
+    for (const Finding& each : report.failed) {
       LogLine("{}, ignoring", each.text);
     }
     return;
@@ -75,7 +75,7 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
     collection.bridge = lenient.bridge;
   }
   const attachment::ReconcileReport outcome = attachment::Collect(host, collection, Mode::kRepair);
-  for (const attachment::ReconcileReport::Failure& each : outcome.failed) {
+  for (const Finding& each : outcome.failed) {
     failures.Add({each.text});
   }
   failures.ThrowIfAny(

@@ -20,7 +20,7 @@ namespace nomad_bridge::commands {
 namespace {
 
 // In these areas only the operator can correct what we cannot repair.
-constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy, Mismatch::Area::kBridge};
+constexpr std::array kOperatorsAreas = {Finding::Area::kPolicy, Finding::Area::kBridge};
 
 bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
   takeover::RuleDumps dumps(host.nft, id.container_id);
@@ -137,10 +137,10 @@ void Answer(state::Host& host,
   steps.Keep();
 }
 
-std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {
-  Mismatches found(session.mode());
+std::vector<std::string> FindingsLeft(Session& session, const state::Record& record) {
+  Findings found(session.mode());
   try {
-    found = attachment::ReconcileOne(session.host, record, session.mode()).mismatches;
+    found = attachment::ReconcileOne(session.host, record, session.mode()).findings;
   } catch (const Error& error) {
     if (!rules::FindPolicyReadError(session.host)) {
       throw;
@@ -150,22 +150,22 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
     return {};
   }
   std::vector<std::string> texts;
-  for (const Mismatch& mismatch : found.left()) {
-    if (Contains(kOperatorsAreas, mismatch.area) && !mismatch.repairable) {
+  for (const Finding& finding : found.left()) {
+    if (Contains(kOperatorsAreas, finding.area) && !finding.is_repairable) {
       // CHECK does not fail: to end the allocation would not help.
-      LogLine("ignoring: {}", mismatch.TextWithFix());
+      LogLine("ignoring: {}", finding.TextWithFix());
     } else {
-      texts.push_back(mismatch.text);
+      texts.push_back(finding.text);
     }
   }
   return texts;
 }
 
-void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches) {
-  if (!mismatches.empty()) {
+void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& findings) {
+  if (!findings.empty()) {
     throw Error(Code::kChanged,
                 Format("the network of container '{}' is not as ADD left it", id.container_id),
-                cni::ErrorList::Join(mismatches));
+                cni::ErrorList::Join(findings));
   }
 }
 

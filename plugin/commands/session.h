@@ -1,8 +1,8 @@
 // Parts that several commands share: the session of an ADD or CHECK for an interface or its rules;
 // the steps of every DEL; and, for every CHECK, a record to compare with, and one error that names
-// every mismatch.
+// every finding.
 //
-// Errors   kInvalidConfig without a prevResult if the command needs it; kChanged for mismatches.
+// Errors   kInvalidConfig without a prevResult if the command needs it; kChanged for findings.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "base/undo.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/config/config.h"
@@ -75,12 +75,11 @@ void Answer(state::Host& host,
             const std::function<void()>& undo,
             const std::function<void()>& print);
 
-// Returns the mismatches on the host's side that CHECK cannot repair, or must not repair because of
+// Returns the findings on the host's side that CHECK cannot repair, or must not repair because of
 // the config.
-[[nodiscard]] std::vector<std::string> MismatchesLeft(Session& session,
-                                                      const state::Record& record);
+[[nodiscard]] std::vector<std::string> FindingsLeft(Session& session, const state::Record& record);
 
-// Throws kChanged with all of `mismatches`, if there are any.
-void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches);
+// Throws kChanged with all of `findings`, if there are any.
+void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& findings);
 
 }  // namespace nomad_bridge::commands

@@ -73,7 +73,8 @@ NodeConfig ReadNodeConfig() {
       throw Error(error.code(),
                   error.msg(),
                   Cat(error.details().empty() ? "" : Cat(error.details(), "; "),
-                      "correct it there: until then, nobody knows whether policies are required"));
+                      "correct it there: until then, nobody knows whether policies are required"),
+                  Fix::Advice("correct the file there"));
     }
     return {.ignore = {}, .problems = {error.what()}};
   }

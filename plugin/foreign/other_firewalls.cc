@@ -43,7 +43,7 @@ LegacyRule AcceptOf(int mark_bit) {
           "ACCEPT"};
 }
 
-void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches& mismatches) {
+void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Findings& findings) {
   const auto call = [&](const char* verb, const std::string& chain, const Words& words) {
     Words all = {"-w", verb, chain};
     Append(all, words);
@@ -59,22 +59,22 @@ void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches
   if (found.how != End::kExit || found.number > 2) {
     throw ToolError(tool, found);
   }
-  mismatches.Add({Mismatch::Area::kStaticRules,
-                  rule.chain,
-                  Format("chain {} of {} has no rule '{}'", rule.chain, tool, rule.comment)},
-                 [&] {
-                   static_cast<void>(call("-N", rule.chain, {}));  // fails if it is there
-                   if (rule.target != "ACCEPT") {
-                     static_cast<void>(call("-N", rule.target, {}));
-                   }
-                   const ExitInfo added = call(rule.action, rule.chain, words);
-                   if (!added.Succeeded()) {
-                     throw ToolError(tool, added);
-                   }
-                 });
+  findings.Add({Finding::Area::kStaticRules,
+                rule.chain,
+                Format("chain {} of {} has no rule '{}'", rule.chain, tool, rule.comment)},
+               [&] {
+                 static_cast<void>(call("-N", rule.chain, {}));  // fails if it is there
+                 if (rule.target != "ACCEPT") {
+                   static_cast<void>(call("-N", rule.target, {}));
+                 }
+                 const ExitInfo added = call(rule.action, rule.chain, words);
+                 if (!added.Succeeded()) {
+                   throw ToolError(tool, added);
+                 }
+               });
 }
 
-void CheckLegacyTable(Family family, const state::Record& record, Mismatches& mismatches) {
+void CheckLegacyTable(Family family, const state::Record& record, Findings& findings) {
   if (!IsLegacyTableInUse(family, "filter")) {
     return;
   }
@@ -92,7 +92,7 @@ void CheckLegacyTable(Family family, const state::Record& record, Mismatches& mi
            {"-I", firewall::kForward, {}, firewall::kJumpComment, firewall::kCniForward},
            {"-I", firewall::kCniForward, {}, firewall::kAdminComment, hook.admin_chain},
            AcceptOf(hook.accept_mark_bit)}) {
-    CheckLegacyRule(*path, rule, mismatches);
+    CheckLegacyRule(*path, rule, findings);
   }
 }
 
@@ -131,12 +131,12 @@ void AddToZone(const std::string& tool, const std::string& link, const std::stri
   LogLine("added {} to zone {} of firewalld", link, zone);
 }
 
-// Adds a mismatch if `link` is in no zone. The operator may have chosen another zone than `zone`.
-void CheckZone(const std::string& link, const std::string& zone, Mismatches& mismatches) {
+// Adds a finding if `link` is in no zone. The operator may have chosen another zone than `zone`.
+void CheckZone(const std::string& link, const std::string& zone, Findings& findings) {
   const std::optional<std::string> tool = FindTool("firewall-cmd");
   if (tool && !RunTool(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
-    mismatches.Add(
-        {Mismatch::Area::kOtherFirewall,
+    findings.Add(
+        {Finding::Area::kOtherFirewall,
          link,
          Format("'{}' is in no zone of firewalld, which rejects what comes from it", link)},
         [&] { AddToZone(*tool, link, zone); });
@@ -192,7 +192,7 @@ void RememberOpened(const std::string& state, const std::string& link) {
 
 }  // namespace
 
-void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+void CheckOtherFirewalls(state::Host& host, const state::Record& record, Findings& findings) {
   if (record.rules.forward_hook.admin_chain.empty()) {
     return;  // the node does not forward for it
   }
@@ -204,17 +204,17 @@ void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
   if (Contains(OpenedLinks(StateOf(host, firewalld)), link)) {
     return;
   }
-  bool has_opened = Try([&] { CheckLegacyTable(Family::kIpv4, record, mismatches); });
+  bool has_opened = Try([&] { CheckLegacyTable(Family::kIpv4, record, findings); });
   if (record.rules.forward_hook.ipv6) {
-    has_opened &= Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
+    has_opened &= Try([&] { CheckLegacyTable(Family::kIpv6, record, findings); });
   }
   has_opened &= Try([&] {
     if (firewalld && IsForZone(host, link)) {
-      CheckZone(link, record.rules.firewalld_zone, mismatches);
+      CheckZone(link, record.rules.firewalld_zone, findings);
     }
   });
   // If a tool failed, the next command asks it again.
-  if (has_opened && mismatches.is_repairing()) {
+  if (has_opened && findings.is_repairing()) {
     Try([&] { RememberOpened(StateOf(host, FindFirewalld(host)), link); });
   }
 }

@@ -14,7 +14,7 @@
 // Errors   None: an allocation may work without. Failures are logged.
 #pragma once
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -22,7 +22,7 @@ namespace nomad_bridge::foreign {
 
 // Checks that other firewalls let packets from and to the bridge of `record` pass. The caller must
 // not hold the rules' lock, because their tools take time.
-void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches);
+void CheckOtherFirewalls(state::Host& host, const state::Record& record, Findings& findings);
 
 // Removes the rules with which iptables-legacy's tables accept the mark with that bit, of both
 // families.

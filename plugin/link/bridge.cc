@@ -19,7 +19,7 @@
 namespace nomad_bridge::link {
 namespace {
 
-using Area = Mismatch::Area;
+using Area = Finding::Area;
 
 constexpr int kLinkLocalPrefixBits = 64;
 
@@ -54,18 +54,17 @@ rtnl::Link CreateBridge(state::Host& host, const config::LinkSpec& spec) {
 void CheckIsUp(state::Host& host,
                const rtnl::Link& bridge,
                const config::LinkSpec& spec,
-               Mismatches& mismatches) {
+               Findings& findings) {
   rtnl::LinkChange change{.up = true};
   if (spec.promisc_mode) {
     change.promiscuous = true;
   }
   const bool lacks_mode = spec.promisc_mode && !bridge.promiscuous;
   if (!bridge.up || lacks_mode) {
-    mismatches.Add(
-        {Area::kBridge,
-         bridge.name,
-         Format("bridge '{}' is {}", bridge.name, bridge.up ? "not promiscuous" : "down")},
-        [&] { host.net.Change(bridge, change); });
+    findings.Add({Area::kBridge,
+                  bridge.name,
+                  Format("bridge '{}' is {}", bridge.name, bridge.up ? "not promiscuous" : "down")},
+                 [&] { host.net.Change(bridge, change); });
   }
 }
 
@@ -107,24 +106,24 @@ class GatewayAddresses {
         others_(host, record.id),
         present_(host.net.Addresses(links_.gateway)) {}
 
-  void Check(Mismatches& mismatches) {
+  void Check(Findings& findings) {
     const rtnl::Link& gateway = links_.gateway;
     bool is_any_added = false;
     for (const Cidr& wanted : Wanted()) {
       if (Contains(present_, wanted)) {
         continue;
       }
-      if (std::optional<Mismatch> taker = FindTakerOf(wanted)) {
-        mismatches.AddUnrepairable(*std::move(taker));
+      if (std::optional<Finding> taker = FindTakerOf(wanted)) {
+        findings.AddUnrepairable(*std::move(taker));
       } else {
-        mismatches.Add({Area::kBridge,
-                        gateway.name,
-                        Format("address {} is missing on '{}'", wanted, gateway.name)},
-                       [&] {
-                         MakeRoomFor(wanted);
-                         host_.net.EnsureAddress(gateway, wanted);
-                         is_any_added = true;
-                       });
+        findings.Add({Area::kBridge,
+                      gateway.name,
+                      Format("address {} is missing on '{}'", wanted, gateway.name)},
+                     [&] {
+                       MakeRoomFor(wanted);
+                       host_.net.EnsureAddress(gateway, wanted);
+                       is_any_added = true;
+                     });
       }
     }
     if (is_any_added) {
@@ -148,7 +147,7 @@ class GatewayAddresses {
   }
 
   // A VRF has its own routes, so no route of the main table takes addresses of a gateway in a VRF.
-  std::optional<Mismatch> FindTakerOf(const Cidr& wanted) {
+  std::optional<Finding> FindTakerOf(const Cidr& wanted) {
     return wanted.address.IsLinkLocal() || links_.gateway.master != 0
                ? std::nullopt
                : FindTaker(host_.net, record_, wanted);
@@ -189,7 +188,7 @@ class GatewayAddresses {
   std::vector<Cidr> present_;
 };
 
-Mismatch TooSmallForIpv6(const rtnl::Link& bridge, const rtnl::Link& gateway) {
+Finding TooSmallForIpv6(const rtnl::Link& bridge, const rtnl::Link& gateway) {
   const rtnl::Link& small = IsTooSmallForIpv6(bridge) ? bridge : gateway;
   return {
       .area = Area::kBridge,
@@ -201,11 +200,11 @@ Mismatch TooSmallForIpv6(const rtnl::Link& bridge, const rtnl::Link& gateway) {
                     config::kEthernetMtu)};
 }
 
-void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
+void CheckIpv6IsOn(const rtnl::Link& gateway, Findings& findings) {
   const std::string setting = netlink::Ipv6Setting(gateway.name, "disable_ipv6");
   if (!gateway.HasIpv6()) {
-    mismatches.Add({Area::kBridge, gateway.name, Cat(setting, " is not 0")},
-                   [&] { netlink::EnsureSysctl(setting, "0"); });
+    findings.Add({Area::kBridge, gateway.name, Cat(setting, " is not 0")},
+                 [&] { netlink::EnsureSysctl(setting, "0"); });
   }
 }
 
@@ -213,32 +212,32 @@ void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
 void CheckPresent(state::Host& host,
                   const rtnl::Link& bridge,
                   const state::Record& record,
-                  Mismatches& mismatches) {
+                  Findings& findings) {
   const state::Record::Link& link = record.link;
   RequireUsable(bridge, link);
   if (!bridge.up) {
     // Before the bridge is up: while it is down, it receives no advertisement.
-    CheckAdvertisements(host, bridge, bridge, mismatches);
+    CheckAdvertisements(host, bridge, bridge, findings);
   }
-  CheckIsUp(host, bridge, link, mismatches);
+  CheckIsUp(host, bridge, link, findings);
   const std::optional<rtnl::Link> gateway =
-      link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
+      link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, findings) : bridge;
   if (gateway) {
     const bool has_ipv6 = HasFamily(link.gateways, Family::kIpv6);
     if (has_ipv6 && IsTooSmallForIpv6(*gateway)) {
-      mismatches.AddUnrepairable(TooSmallForIpv6(bridge, *gateway));
+      findings.AddUnrepairable(TooSmallForIpv6(bridge, *gateway));
     } else if (has_ipv6) {
-      CheckIpv6IsOn(*gateway, mismatches);  // before this the kernel accepts no IPv6 address
+      CheckIpv6IsOn(*gateway, findings);  // before this the kernel accepts no IPv6 address
     }
-    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, record).Check(mismatches);
+    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, record).Check(findings);
     // After the addresses: if they are refused, forwarding must stay off.
-    CheckForwarding(host, *gateway, link.gateways, mismatches);
+    CheckForwarding(host, *gateway, link.gateways, findings);
   }
   if (bridge.up) {
     // Not earlier: if the bridge is refused, its setting must stay as it is.
-    CheckAdvertisements(host, bridge, bridge, mismatches);
+    CheckAdvertisements(host, bridge, bridge, findings);
   }
-  if (mismatches.is_repairing() && !IsMadeByUs(bridge)) {
+  if (findings.is_repairing() && !IsMadeByUs(bridge)) {
     // Without a fixed MAC, the MAC of somebody else's bridge would change with our ports.
     host.net.FixMac(host.net.RequireLink(bridge.name));
   }
@@ -261,11 +260,11 @@ std::optional<rtnl::Link> FindRenamed(rtnl::Socket& net,
 }
 
 // Returns why we must not create the missing bridge of `record`; nullopt if we may.
-std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& record) {
+std::optional<Finding> FindObstacle(state::Host& host, const state::Record& record) {
   const std::string& name = record.link.bridge;
   if (record.link.adopted) {
     // A bridge of ours would lack the uplink and the addresses of the operator's bridge.
-    return Mismatch{
+    return Finding{
         .area = Area::kBridge,
         .owner = name,
         .text = Format("bridge '{}', which nomad-bridge did not make, is missing", name),
@@ -275,47 +274,47 @@ std::optional<Mismatch> FindObstacle(state::Host& host, const state::Record& rec
   const std::optional<rtnl::Link> renamed = FindRenamed(host.net, name, record.link.gateways);
   if (!renamed) {
     for (const Cidr& gateway : record.link.gateways) {
-      if (std::optional<Mismatch> taker = FindTaker(host.net, record, gateway)) {
+      if (std::optional<Finding> taker = FindTaker(host.net, record, gateway)) {
         return taker;
       }
     }
     return std::nullopt;
   }
   // With a second bridge the node would have two routes to the network, and would use only one.
-  return Mismatch{.area = Area::kBridge,
-                  .owner = name,
-                  .text = Format("bridge '{}' is missing, and its address {} is on '{}'",
-                                 name,
-                                 record.link.gateways.front(),
-                                 renamed->name),
-                  // Before Linux 6.2 a link can be renamed only while it is down.
-                  .fix = Format("ip link set {} down && ip link set {} name {} && nomad-bridge "
-                                "reconcile",
-                                ShellWord(renamed->name),
-                                ShellWord(renamed->name),
-                                ShellWord(name))};
+  return Finding{.area = Area::kBridge,
+                 .owner = name,
+                 .text = Format("bridge '{}' is missing, and its address {} is on '{}'",
+                                name,
+                                record.link.gateways.front(),
+                                renamed->name),
+                 // Before Linux 6.2 a link can be renamed only while it is down.
+                 .fix = Format("ip link set {} down && ip link set {} name {} && nomad-bridge "
+                               "reconcile",
+                               ShellWord(renamed->name),
+                               ShellWord(renamed->name),
+                               ShellWord(name))};
 }
 
 }  // namespace
 
-CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Findings& findings) {
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
   if (bridge) {
-    CheckPresent(host, *bridge, record, mismatches);
+    CheckPresent(host, *bridge, record, findings);
     return {.link = std::move(bridge)};
   }
-  if (std::optional<Mismatch> obstacle = FindObstacle(host, record)) {
-    mismatches.AddUnrepairable(*std::move(obstacle));
+  if (std::optional<Finding> obstacle = FindObstacle(host, record)) {
+    findings.AddUnrepairable(*std::move(obstacle));
     return {};
   }
-  mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
-                 [&] { bridge = CreateBridge(host, record.link); });
+  findings.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)},
+               [&] { bridge = CreateBridge(host, record.link); });
   if (bridge) {
-    Mismatches silent = Mismatches::Silently();  // a new bridge lacks everything
+    Findings silent = Findings::Silently();  // a new bridge lacks everything
     CheckPresent(host, *bridge, record, silent);
-    for (const Mismatch& left : silent.left()) {
-      mismatches.AddUnrepairable(left);
+    for (const Finding& left : silent.left()) {
+      findings.AddUnrepairable(left);
     }
   }
   return {.link = bridge, .is_new = bridge.has_value()};

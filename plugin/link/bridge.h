@@ -9,7 +9,7 @@
 
 #include <optional>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -26,7 +26,7 @@ struct CheckedBridge {
   std::optional<rtnl::Link> link;  // nullopt: it is missing
   bool is_new = false;             // it was missing, and this call has created it
 };
-CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Mismatches& mismatches);
+CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Findings& findings);
 
 // Returns whether we created the bridge. Its MAC shows this: the MAC is derived from its name.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "netlink/core/sysctl.h"
+#include "plugin/config/config.h"
 #include "plugin/link/frame_reader.h"
 
 namespace nomad_bridge::link {
@@ -57,18 +59,6 @@ std::string Describe(const Route& route) {
   return Cat(route.destination, route.gateway ? Cat(" via ", *route.gateway) : "");
 }
 
-std::vector<std::string> DiffInterface(const rtnl::Link& link, ExpectedState state) {
-  std::vector<std::string> mismatches;
-  if (link.kind != "veth") {
-    mismatches.push_back(
-        Format("interface '{}' is no longer a veth: it is '{}'", link.name, link.kind));
-  }
-  if (!link.up && state == ExpectedState::kUp) {
-    mismatches.push_back(Format("interface '{}' is down", link.name));
-  }
-  return mismatches;
-}
-
 void RemoveMatching(std::vector<Route>& expected, const std::vector<Route>& present) {
   std::erase_if(expected, [&](const Route& route) {
     return std::ranges::any_of(present, [&](const Route& some) { return Matches(route, some); });
@@ -90,6 +80,78 @@ std::vector<Route> MissingRoutes(Container& container,
   return expected;
 }
 
+bool HasIpv6SwitchedOff(const rtnl::Link& link) {
+  return link.ipv6 && link.ipv6->disabled;
+}
+
+// Compares what a sandbox or a virtual machine may have taken from the interface.
+class InterfaceLook {
+ public:
+  InterfaceLook(Container& container, const rtnl::Link& link, const ExpectedInterface& expected)
+      : container_(container), link_(link), expected_(expected) {}
+
+  FindingList Run() {
+    if (std::optional<Finding> wrong = FindWrongMac(link_, expected_)) {
+      findings_.push_back(*std::move(wrong));
+    }
+    LookAtMtu();
+    LookAtAddresses();
+    for (const Route& route : MissingRoutes(container_, link_, expected_.routes)) {
+      Add(Cat("route to ", Describe(route), " is missing"), "");
+    }
+    return std::move(findings_);
+  }
+
+ private:
+  // `command` runs inside; empty: nothing to run.
+  void Add(std::string text, const std::string& command) {
+    findings_.push_back(
+        {.area = Finding::Area::kContainer,
+         .text = std::move(text),
+         .fix = command.empty() ? Fix() : Fix(state::InNetns(expected_.netns_path, command))});
+  }
+
+  void LookAtMtu() {
+    const bool has_ipv6 = std::ranges::any_of(
+        expected_.addresses, [](const Cidr& each) { return !each.address.is_ipv4(); });
+    if (has_ipv6 && link_.mtu < config::kMinIpv6Mtu) {
+      Add(Format("interface '{}' has lost IPv6: its MTU is {}, and IPv6 needs {}",
+                 link_.name,
+                 link_.mtu,
+                 config::kMinIpv6Mtu),
+          Format("ip link set {} mtu {}",
+                 ShellWord(link_.name),
+                 expected_.mtu > 0 ? expected_.mtu : config::kEthernetMtu));
+    }
+  }
+
+  void LookAtAddresses() {
+    const std::vector<Ip> present = AddressesOnly(container_.net.Addresses(link_));
+    for (const Cidr& address : expected_.addresses) {
+      if (Contains(present, address.address)) {
+        continue;
+      }
+      if (!address.address.is_ipv4() && HasIpv6SwitchedOff(link_)) {
+        Add(Format("interface '{}' has IPv6 switched off", link_.name),
+            Cat("sysctl -w ",
+                ShellWord(Cat(netlink::Ipv6Setting(link_.name, "disable_ipv6"), "=0"))));
+      } else {
+        Add(Format("interface '{}' has lost {}", link_.name, address.address),
+            Format("ip {}address add {} dev {}{}",
+                   address.address.is_ipv4() ? "" : "-6 ",
+                   address,
+                   ShellWord(link_.name),
+                   address.address.is_ipv4() ? "" : " nodad"));
+      }
+    }
+  }
+
+  Container& container_;
+  const rtnl::Link& link_;
+  const ExpectedInterface& expected_;
+  FindingList findings_;
+};
+
 }  // namespace
 
 Container OpenContainer(const cni::Request& request, const netlink::Netns& host) {
@@ -108,76 +170,91 @@ std::optional<Container> FindContainer(const cni::Request& request,
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 
-std::optional<Inside> FindInside(const std::string& netns_path, const std::string& ifname) {
-  const std::optional<netlink::Netns> netns = netlink::Netns::Find(netns_path);
-  if (!netns) {
-    return std::nullopt;
-  }
-  rtnl::Socket net = rtnl::Socket::In(*netns);
-  const std::optional<rtnl::Link> link = net.FindLink(ifname);
+std::optional<netlink::Netns> FindNetns(const state::Record& record) {
+  std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
+  return netns && netns->id() == record.netns ? std::move(netns) : std::nullopt;
+}
+
+FindingList FindInInterface(Container& container,
+                            const std::optional<rtnl::Link>& link,
+                            const ExpectedInterface& expected) {
+  const auto found = [&](std::string text, Fix fix) {
+    return Finding{
+        .area = Finding::Area::kContainer, .text = std::move(text), .fix = std::move(fix)};
+  };
   if (!link) {
-    return std::nullopt;
+    return {found(Format("interface '{}' is missing", expected.ifname), {})};
   }
-  Inside inside{.netns = netns->id(), .link = *link, .addresses = net.Addresses(*link)};
-  inside.netns.cookie = net.NetnsCookie();
-  std::erase_if(inside.addresses, [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); });
-  return inside;
+  FindingList findings;
+  if (!link->up && !expected.may_be_down) {
+    findings.push_back(found(
+        Format("interface '{}' is down", link->name),
+        state::InNetns(expected.netns_path, Format("ip link set {} up", ShellWord(link->name)))));
+  }
+  FindingList lost = InterfaceLook(container, *link, expected).Run();
+  // If CHECK failed here, Nomad would replace the network under a sandbox that works.
+  if (!lost.empty() && !FindFrameReader(container.netns, container.net, *link)) {
+    Append(findings, std::move(lost));
+  }
+  return findings;
 }
 
-std::optional<std::string> FindMacMismatch(const rtnl::Link& inside, const state::Record& record) {
-  if (!record.link.port.source_check || inside.mac == record.ContainerMac()) {
+std::optional<Finding> FindWrongMac(const rtnl::Link& link, const ExpectedInterface& expected) {
+  if (!expected.mac || link.mac == *expected.mac) {
     return std::nullopt;
   }
-  return Format(
-      "interface '{}' has the MAC {}, and sourceCheck drops frames from any other MAC than {}",
-      inside.name,
-      inside.mac,
-      record.ContainerMac());
+  return Finding{
+      .area = Finding::Area::kContainer,
+      .text = expected.has_source_check
+                  ? Format("interface '{}' has the MAC {}, and sourceCheck drops frames from any "
+                           "other MAC than {}",
+                           link.name,
+                           link.mac,
+                           *expected.mac)
+                  : Format("interface '{}' has the MAC {} instead of {}",
+                           link.name,
+                           link.mac,
+                           *expected.mac),
+      .fix = state::InNetns(
+          expected.netns_path,
+          Format("ip link set {} address {}", ShellWord(link.name), expected.mac->Text()))};
 }
 
-std::vector<std::string> DiffContainer(Container& container,
-                                       const cni::Request& request,
-                                       const std::optional<rtnl::Link>& link,
-                                       const cni::Result& expected,
-                                       ExpectedState state) {
-  const std::string& ifname = request.id.ifname;
+FindingList FindInLoopback(Container& container) {
+  const std::optional<rtnl::Link> lo = container.net.FindLink("lo");
+  return lo && lo->up
+             ? FindingList()
+             : FindingList{{.area = Finding::Area::kContainer, .text = "interface 'lo' is down"}};
+}
+
+ExpectedInterface ExpectedBy(const state::Record& record) {
+  return {
+      .netns_path = record.netns_path,
+      .ifname = record.id.ifname,
+      .mac = record.link.port.source_check ? std::optional(record.ContainerMac()) : std::nullopt,
+      .has_source_check = record.link.port.source_check,
+      .addresses = record.ipam.addresses,
+      .mtu = record.link.mtu,
+      .may_be_down = record.ipam.addresses.empty()};  // disableContainerInterface
+}
+
+std::optional<ExpectedInterface> ExpectedBy(const cni::Result& expected,
+                                            const cni::Request& request) {
   const std::optional<int> index = FindInterface(request, expected);
   if (!index) {
-    return {Format("prevResult has no interface '{}' in '{}'", ifname, request.netns_path)};
+    return std::nullopt;
   }
-  if (!link) {
-    return {Format("interface '{}' is missing", ifname)};
-  }
-  std::vector<std::string> mismatches = DiffInterface(*link, state);
-  std::vector<std::string> missing;
-  const std::optional<Mac> mac =
-      Mac::Parse(expected.interfaces[static_cast<std::size_t>(*index)].mac);
-  if (mac && *mac != link->mac) {
-    missing.push_back(
-        Format("interface '{}' has the MAC {} instead of {}", link->name, link->mac, *mac));
-  }
-  const std::vector<Cidr> addresses = container.net.Addresses(*link);
+  ExpectedInterface interface = {
+      .netns_path = request.netns_path,
+      .ifname = request.id.ifname,
+      .mac = Mac::Parse(expected.interfaces[static_cast<std::size_t>(*index)].mac),
+      .routes = expected.routes};
   for (const cni::IpConfig& ip : expected.ips) {
-    if (ip.interface == index && !Contains(addresses, ip.address)) {
-      missing.push_back(Format("address {} is missing on '{}'", ip.address, ifname));
+    if (ip.interface == index) {
+      interface.addresses.push_back(ip.address);
     }
   }
-  for (const Route& route : MissingRoutes(container, *link, expected.routes)) {
-    missing.push_back(Cat("route to ", Describe(route), " is missing"));
-  }
-  // If CHECK failed here, Nomad would replace the network under a sandbox that works.
-  if (!missing.empty() && !FindFrameReader(container.netns, container.net, *link)) {
-    Append(mismatches, std::move(missing));
-  }
-  return mismatches;
-}
-
-std::vector<std::string> DiffLoopback(Container& container) {
-  const std::optional<rtnl::Link> lo = container.net.FindLink("lo");
-  if (lo && lo->up) {
-    return {};
-  }
-  return {"interface 'lo' is down"};
+  return interface;
 }
 
 std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& request) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/finding.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/request.h"
@@ -35,36 +36,40 @@ struct Container {
     const netlink::Netns& host,
     const std::optional<state::Record>& record = std::nullopt);
 
-// The container's interface as it is now.
-struct Inside {
-  netlink::NetnsId netns;
-  rtnl::Link link;
-  std::vector<Cidr> addresses;  // without link-local addresses
+// Returns the namespace of `record`; nullopt if it is gone, or cannot be seen from here.
+[[nodiscard]] std::optional<netlink::Netns> FindNetns(const state::Record& record);
+
+// The container's interface as it should be.
+struct ExpectedInterface {
+  std::string netns_path;
+  std::string ifname;
+  std::optional<Mac> mac;         // nullopt: any
+  bool has_source_check = false;  // the host drops what comes from another MAC
+  std::vector<Cidr> addresses;
+  std::vector<Route> routes;
+  int mtu = 0;               // 0: not known
+  bool may_be_down = false;  // disableContainerInterface: ADD leaves it down
 };
-// Returns nullopt if there is no such interface, or no path visible here leads to the namespace.
-[[nodiscard]] std::optional<Inside> FindInside(const std::string& netns_path,
-                                               const std::string& ifname);
 
-// Returns why sourceCheck drops all that the container sends through `inside`, its interface;
-// nullopt if it does not. A plugin that ran after us may have changed the MAC.
-[[nodiscard]] std::optional<std::string> FindMacMismatch(const rtnl::Link& inside,
-                                                         const state::Record& record);
+// Returns how the container's interface, `link` if it exists, differs: link, state, MAC, addresses,
+// routes; each finding with the command to run inside. MAC, addresses and routes may differ if a
+// sandbox or a virtual machine has them (frame_reader.h).
+[[nodiscard]] FindingList FindInInterface(Container& container,
+                                          const std::optional<rtnl::Link>& link,
+                                          const ExpectedInterface& expected);
 
-// Whether the interface must be up. With disableContainerInterface ADD leaves it down.
-enum class ExpectedState { kUp, kAny };
+// Returns that `link` has another MAC; nullopt if it has not.
+[[nodiscard]] std::optional<Finding> FindWrongMac(const rtnl::Link& link,
+                                                  const ExpectedInterface& expected);
+// Checks lo, which only has to be up.
+[[nodiscard]] FindingList FindInLoopback(Container& container);
 
-// Compares the container's interface with `expected`, a prevResult, which may also describe what
-// other plugins made. `link` is the interface if it exists. Returns one line for each difference:
-// link, MAC, state, addresses, routes. MAC, addresses and routes may differ if a sandbox or a
-// virtual machine has them (frame_reader.h).
-[[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
-                                                     const cni::Request& request,
-                                                     const std::optional<rtnl::Link>& link,
-                                                     const cni::Result& expected,
-                                                     ExpectedState state);
-
-// Like DiffContainer(), but for lo, which only has to be up.
-[[nodiscard]] std::vector<std::string> DiffLoopback(Container& container);
+// Returns the container's interface as the record of its ADD describes it.
+[[nodiscard]] ExpectedInterface ExpectedBy(const state::Record& record);
+// Returns the container's interface as `expected` describes it, a prevResult, which may also
+// describe what other plugins made; nullopt if it has no interface of that name.
+[[nodiscard]] std::optional<ExpectedInterface> ExpectedBy(const cni::Result& expected,
+                                                          const cni::Request& request);
 
 // Returns the addresses of the container's interface according to `result`: the addresses of
 // CNI_IFNAME in CNI_NETNS, and the addresses that name no interface.

@@ -73,6 +73,13 @@ const char* ForwardingOf(Family family) {
   return family == Family::kIpv4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
 }
 
+Finding ForwardingOff(const std::string& setting, const std::string& owner) {
+  return {.area = Finding::Area::kForwarding,
+          .owner = owner,
+          .text = Format("{} is 0: packets for containers are not forwarded", setting),
+          .fix = Cat("sysctl -w ", ShellWord(Cat(setting, "=1")))};
+}
+
 std::vector<std::string> RoutedUplinks(state::Host& host, const std::vector<rtnl::Link>& links) {
   std::vector<std::string> names;
   for (const rtnl::Link& link : Uplinks(links)) {
@@ -87,11 +94,9 @@ std::vector<std::string> RoutedUplinks(state::Host& host, const std::vector<rtnl
 void CheckForwarding(state::Host& host,
                      const rtnl::Link& gateway,
                      const std::vector<Cidr>& gateways,
-                     Mismatches& mismatches) {
+                     Findings& findings) {
   for (const std::string& setting : FindOff(host, gateway, gateways)) {
-    Mismatch off{Mismatch::Area::kForwarding, gateway.name, Cat(setting, " is 0")};
-    off.part = setting;
-    mismatches.Add(std::move(off), [&] {
+    findings.Add(ForwardingOff(setting, gateway.name), [&] {
       if (setting == ForwardingOf(Family::kIpv6)) {
         KeepAdvertisements(host);
       }
@@ -101,7 +106,7 @@ void CheckForwarding(state::Host& host,
       }
     });
   }
-  if (mismatches.is_repairing() && HasFamily(gateways, Family::kIpv4) &&
+  if (findings.is_repairing() && HasFamily(gateways, Family::kIpv4) &&
       !host.net.ForwardsByDefault(Family::kIpv4)) {
     LogLine("{} is 0: the node does not forward what comes in by interfaces made from now on",
             netlink::Ipv4Setting("default", "forwarding"));
@@ -111,11 +116,11 @@ void CheckForwarding(state::Host& host,
 void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,
-                         Mismatches& mismatches) {
+                         Findings& findings) {
   // The setting first: it is part of `link`. To find an uplink takes a query.
   if (link.ipv6 && link.ipv6->accept_ra != 0 && IsOursAlone(host.net, bridge)) {
-    mismatches.Add({Mismatch::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
-                   [&] { RefuseAdvertisements(host, link); });
+    findings.Add({Finding::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
+                 [&] { RefuseAdvertisements(host, link); });
   }
 }
 

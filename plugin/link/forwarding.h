@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::link {
@@ -16,6 +16,9 @@ namespace nomad_bridge::link {
 // Returns the name of the node's forwarding setting for `family`, as netlink::EnsureSysctl() takes
 // it. rtnl::Socket::ForwardsAll() reads its value.
 [[nodiscard]] const char* ForwardingOf(Family family);
+
+// Returns the finding that `setting`, a sysctl, is 0.
+[[nodiscard]] Finding ForwardingOff(const std::string& setting, const std::string& owner = {});
 
 // Returns the uplinks between which the node routes once it forwards IPv4. `links` are all links of
 // the node. Reads the addresses of each uplink.
@@ -28,7 +31,7 @@ namespace nomad_bridge::link {
 void CheckForwarding(state::Host& host,
                      const rtnl::Link& gateway,
                      const std::vector<Cidr>& gateways,
-                     Mismatches& mismatches);
+                     Findings& findings);
 
 // Checks that accept_ra is 0 on `link`, which is `bridge` or a VLAN of it. A repair also deletes
 // the routes that the node has learnt through `link`. Does nothing if the bridge has an uplink,
@@ -37,6 +40,6 @@ void CheckForwarding(state::Host& host,
 void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,
-                         Mismatches& mismatches);
+                         Findings& findings);
 
 }  // namespace nomad_bridge::link

@@ -36,10 +36,10 @@ void SetPort(rtnl::Socket& net,
   }
 }
 
-// Returns "hairpin mode, isolation"; empty if the port is as the record describes it.
-std::string ChangedSettings(rtnl::Socket& net,
-                            const rtnl::Link& veth,
-                            const state::Record& record) {
+// Returns the names of the settings in which the port is not as the record describes it.
+std::vector<std::string_view> ChangedSettings(rtnl::Socket& net,
+                                              const rtnl::Link& veth,
+                                              const state::Record& record) {
   const config::PortSpec& port = record.link.port;
   const PortFlags wanted = port.Flags();
   std::vector<std::string_view> changed;
@@ -48,12 +48,12 @@ std::string ChangedSettings(rtnl::Socket& net,
       changed.emplace_back(what);
     }
   };
-  note(veth.port.hairpin != wanted.hairpin, kHairpinMode);
+  note(veth.port.hairpin != wanted.hairpin, "hairpin mode");
   note(veth.port.isolated != wanted.isolated, "isolation");
   note(veth.port.forwards_groups != wanted.forwards_groups, "forwarding of link-local groups");
   note(port.vlans && !net.HasPortVlans(veth, *port.vlans), "VLANs");
   note(port.locked ? !net.IsPortLocked(veth, record.ContainerMac()) : veth.locked, "MAC check");
-  return Joined(changed, ", ");
+  return changed;
 }
 
 // Deletes a pair. The kernel hides a link at once, and then waits for an RCU grace period, which
@@ -189,19 +189,19 @@ void CheckHostVeth(state::Host& host,
                    const state::Record& record,
                    const std::optional<rtnl::Link>& veth,
                    const std::optional<rtnl::Link>& bridge,
-                   Mismatches& mismatches) {
+                   Findings& findings) {
   const auto of_port = [&](std::string text) {
-    return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
+    return Finding{Finding::Area::kPort, record.id.container_id, std::move(text)};
   };
   if (!veth) {
-    Mismatch lost = of_port(Format("{} is missing, and the container's interface with it",
-                                   state::HostVethName(record.id)));
+    Finding lost = of_port(Format("{} is missing, and the container's interface with it",
+                                  state::HostVethName(record.id)));
     lost.fix = record.RuntimeFix("stop");
-    return mismatches.AddUnrepairable(std::move(lost));
+    return findings.AddUnrepairable(std::move(lost));
   }
   if (veth->alias.empty()) {
     // The alias shows people without root whose link it is, and reconcile if the record is lost.
-    mismatches.Add(of_port(Format("the alias of {} is missing", veth->name)), [&] {
+    findings.Add(of_port(Format("the alias of {} is missing", veth->name)), [&] {
       host.net.Change(*veth, {.alias = state::LinkAlias(record.id, record.labels)});
     });
   }
@@ -209,7 +209,7 @@ void CheckHostVeth(state::Host& host,
     return;  // CheckBridge() reports the missing bridge
   }
   if (veth->master != bridge->index) {
-    return mismatches.Add(
+    return findings.Add(
         of_port(Format("{} is no port of bridge '{}'", veth->name, record.link.bridge)), [&] {
           host.net.Change(*veth,
                           {.up = true, .master = host.net.RequireLink(record.link.bridge).index});
@@ -218,13 +218,16 @@ void CheckHostVeth(state::Host& host,
         });
   }
   if (!veth->up) {
-    mismatches.Add(of_port(Cat(veth->name, " is down")),
-                   [&] { host.net.Change(*veth, {.up = true}); });
+    findings.Add(of_port(Cat(veth->name, " is down")),
+                 [&] { host.net.Change(*veth, {.up = true}); });
   }
-  if (const std::string changed = ChangedSettings(host.net, *veth, record); !changed.empty()) {
-    Mismatch mismatch = of_port(Format("the {} of {} was changed", changed, veth->name));
-    mismatch.part = changed;
-    mismatches.Add(std::move(mismatch), [&] { SetPort(host.net, *veth, record); });
+  if (const std::vector<std::string_view> changed = ChangedSettings(host.net, *veth, record);
+      !changed.empty()) {
+    Finding finding =
+        of_port(Format("the {} of {} was changed", Joined(changed, ", "), veth->name));
+    // Without it, only connections to the container's own published port fail.
+    finding.ends = changed.size() > 1 || veth->port.hairpin == record.link.port.Flags().hairpin;
+    findings.Add(std::move(finding), [&] { SetPort(host.net, *veth, record); });
   }
 }
 

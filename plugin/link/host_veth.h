@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
@@ -84,16 +84,13 @@ void CreateVeth(state::Host& host,
 // up. The container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
-// The value of Mismatch::part if only this flag of the host end was changed.
-constexpr const char* kHairpinMode = "hairpin mode";
-
 // Checks that `veth`, which was looked up by the host end's name, exists, is up, is a port of
 // `bridge` (the record's bridge, if it exists), and has the flags in the record.
 void CheckHostVeth(state::Host& host,
                    const state::Record& record,
                    const std::optional<rtnl::Link>& veth,
                    const std::optional<rtnl::Link>& bridge,
-                   Mismatches& mismatches);
+                   Findings& findings);
 
 // If the host end carries packets, waits until packets that the node sends through the gateway
 // arrive.

@@ -50,9 +50,9 @@ bool TakesAddressesOf(const Route& route, const Cidr& gateway, const state::Reco
              sets, [&](const auto& set) { return std::ranges::any_of(set, is_given_out); });
 }
 
-std::optional<Mismatch> FindTaker(rtnl::Socket& net,
-                                  const state::Record& record,
-                                  const Cidr& gateway) {
+std::optional<Finding> FindTaker(rtnl::Socket& net,
+                                 const state::Record& record,
+                                 const Cidr& gateway) {
   for (const auto& [index, routes] : net.RoutesByLink()) {
     const auto taking = std::ranges::find_if(routes, [&](const Route& route) {
       return route.destination.prefix_length < gateway.address.bits() &&
@@ -65,8 +65,8 @@ std::optional<Mismatch> FindTaker(rtnl::Socket& net,
     }
     const std::string network = NetworkOn(net, *taker, record.id.network);
     const std::optional<Fix> idle = FindFixForIdle(net, *taker);
-    return Mismatch{
-        .area = Mismatch::Area::kBridge,
+    return Finding{
+        .area = Finding::Area::kBridge,
         .owner = record.link.bridge,
         .text = Format("subnet {}/{} of network '{}' overlaps with {}{} by '{}'",
                        gateway.Network(),

@@ -10,7 +10,7 @@
 
 #include <optional>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "base/route.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/state/record.h"
@@ -25,11 +25,11 @@ namespace nomad_bridge::link {
 // over like this if its network's config now names another bridge.
 [[nodiscard]] std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker);
 
-// Returns a mismatch if a link takes addresses from the subnet of `gateway`; ignores routes for
+// Returns a finding if a link takes addresses from the subnet of `gateway`; ignores routes for
 // single addresses. `record`, which has that gateway, is about to be set up: either the network's
 // allocations or the hosts behind that link would be unreachable. Costs one dump of the routes.
-[[nodiscard]] std::optional<Mismatch> FindTaker(rtnl::Socket& net,
-                                                const state::Record& record,
-                                                const Cidr& gateway);
+[[nodiscard]] std::optional<Finding> FindTaker(rtnl::Socket& net,
+                                               const state::Record& record,
+                                               const Cidr& gateway);
 
 }  // namespace nomad_bridge::link

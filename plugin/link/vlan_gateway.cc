@@ -7,7 +7,7 @@
 namespace nomad_bridge::link {
 namespace {
 
-using Area = Mismatch::Area;
+using Area = Finding::Area;
 
 // Returns the membership that a VLAN link needs its bridge to have. The bridge stays in its other
 // VLANs.
@@ -43,17 +43,16 @@ void CheckGateway(state::Host& host,
                   const rtnl::Link& link,
                   const rtnl::Link& bridge,
                   std::uint16_t vlan,
-                  Mismatches& mismatches) {
+                  Findings& findings) {
   RequireGateway(host, link, bridge, vlan);
   const auto differs = [&](const char* how, auto repair) {
-    mismatches.Add({Area::kBridge, link.name, Format("gateway '{}' is {}", link.name, how)},
-                   repair);
+    findings.Add({Area::kBridge, link.name, Format("gateway '{}' is {}", link.name, how)}, repair);
   };
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(vlan))) {
     differs("cut off from its VLAN", [&] { host.net.SetPortVlans(bridge, MembershipIn(vlan)); });
   }
   // Before the link is up: while it is down, it receives no advertisement.
-  CheckAdvertisements(host, bridge, link, mismatches);
+  CheckAdvertisements(host, bridge, link, findings);
   if (!link.up) {
     differs("down", [&] { host.net.Change(link, {.up = true}); });
   }
@@ -64,19 +63,19 @@ void CheckGateway(state::Host& host,
 std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
                                            const rtnl::Link& bridge,
                                            const config::LinkSpec& spec,
-                                           Mismatches& mismatches) {
+                                           Findings& findings) {
   const std::string& name = spec.gateway_ifname;
   const std::uint16_t vlan = spec.GatewayVlan().value();
   std::optional<rtnl::Link> link = host.net.FindLink(name);
   if (link) {
-    CheckGateway(host, *link, bridge, vlan, mismatches);
+    CheckGateway(host, *link, bridge, vlan, findings);
     return link;
   }
-  mismatches.Add({Area::kBridge, name, Format("gateway '{}' is missing", name)}, [&] {
+  findings.Add({Area::kBridge, name, Format("gateway '{}' is missing", name)}, [&] {
     // False means that another ADD was faster. The link exists either way.
     static_cast<void>(host.net.CreateVlanLink(name, bridge, vlan));
     link = host.net.RequireLink(name);
-    Mismatches discarded(Mode::kRepair);  // a new link is down: no mismatch to report
+    Findings discarded(Mode::kRepair);  // a new link is down: no finding to report
     CheckGateway(host, *link, bridge, vlan, discarded);
   });
   return link;

@@ -12,7 +12,7 @@
 
 #include <optional>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/config/config.h"
 #include "plugin/state/host.h"
 
@@ -23,6 +23,6 @@ namespace nomad_bridge::link {
 [[nodiscard]] std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
                                                          const rtnl::Link& bridge,
                                                          const config::LinkSpec& spec,
-                                                         Mismatches& mismatches);
+                                                         Findings& findings);
 
 }  // namespace nomad_bridge::link

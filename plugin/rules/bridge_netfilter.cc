@@ -33,18 +33,18 @@ bool LacksBridgeFamily(state::Host& host, const state::Record& record) {
 
 // Returns why policies do not see the traffic of `record` on `bridge`, if only the operator can
 // change that. We load no kernel module, and set no flag on a bridge that others made.
-std::optional<Mismatch> FindUnseen(state::Host& host,
-                                   const rtnl::Link& bridge,
-                                   const state::Record& record) {
+std::optional<Finding> FindUnseen(state::Host& host,
+                                  const rtnl::Link& bridge,
+                                  const state::Record& record) {
   if (LacksBridgeFamily(host, record)) {
-    return Mismatch{
-        .area = Mismatch::Area::kPolicy,
+    return Finding{
+        .area = Finding::Area::kPolicy,
         .owner = bridge.name,
         .text = Format("policies do not apply to link-local addresses on bridge '{}': the kernel "
                        "has no bridge family of nf_tables",
                        bridge.name),
-        .repairable = false,
-        .fix = Fix::Advice("a kernel with CONFIG_NF_TABLES_BRIDGE, or no policy that selects it")};
+        .fix = Fix::Advice("a kernel with CONFIG_NF_TABLES_BRIDGE, or no policy that selects it"),
+        .severity = Finding::Severity::kWarning};
   }
   // This file exists only while br_netfilter is loaded. Without the module the bridge's flags have
   // no effect.
@@ -52,8 +52,8 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
   if (has_module && (link::IsMadeByUs(bridge) || PassesFramesToIpChains(bridge))) {
     return std::nullopt;
   }
-  return Mismatch{
-      .area = Mismatch::Area::kPolicy,
+  return Finding{
+      .area = Finding::Area::kPolicy,
       .owner = bridge.name,
       .text = Format(
           "policies do not apply to traffic between the ports of bridge '{}': {}",
@@ -61,7 +61,6 @@ std::optional<Mismatch> FindUnseen(state::Host& host,
           has_module
               ? "nomad-bridge did not create it, and it does not pass its traffic to nf_tables"
               : "br_netfilter is not loaded"),
-      .repairable = false,
       .fix = has_module
                  ? Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
                           ShellWord(bridge.name))
@@ -96,51 +95,51 @@ std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record
   return bridges;
 }
 
-// Attachments of our bridges with the same key have the same mismatches.
+// Attachments of our bridges with the same key have the same findings.
 std::string KeyOf(state::Host& host, const state::Record& record) {
   return Cat(record.link.bridge, ' ', KindNameOf(JudgementOf(record, host.policy.Program())));
 }
 
 }  // namespace
 
-std::optional<Mismatch> FindTaggedTraffic(state::Host& host, const state::Record& record) {
+std::optional<Finding> FindTaggedTraffic(state::Host& host, const state::Record& record) {
   if (!JudgementOf(record, host.policy.Program()).IsAny() || !record.link.port.vlans ||
       record.link.port.vlans->tagged.empty()) {
     return std::nullopt;
   }
-  return Mismatch{.area = Mismatch::Area::kPolicy,
-                  .owner = state::HostVethName(record.id),
-                  .text = Format("policies do not apply to what container '{}' of network '{}' "
-                                 "sends and receives with VLAN tags ('vlanTrunk')",
-                                 record.id.container_id,
-                                 record.id.network),
-                  .repairable = false,
-                  .fix = Fix::Advice("let what is beyond the bridge filter these VLANs")};
+  return Finding{.area = Finding::Area::kPolicy,
+                 .owner = state::HostVethName(record.id),
+                 .text = Format("policies do not apply to what container '{}' of network '{}' "
+                                "sends and receives with VLAN tags ('vlanTrunk')",
+                                record.id.container_id,
+                                record.id.network),
+                 .fix = Fix::Advice("let what is beyond the bridge filter these VLANs"),
+                 .severity = Finding::Severity::kWarning};
 }
 
 void CheckBridgeNetfilter(state::Host& host,
                           const rtnl::Link& bridge,
                           const state::Record& record,
-                          Mismatches& mismatches) {
+                          Findings& findings) {
   if (!MayPoliciesApply(host, bridge, record)) {
     return;
   }
-  if (std::optional<Mismatch> unseen = FindUnseen(host, bridge, record)) {
-    mismatches.AddUnrepairable(*std::move(unseen));
+  if (std::optional<Finding> unseen = FindUnseen(host, bridge, record)) {
+    findings.AddUnrepairable(*std::move(unseen));
   }
   if (link::IsMadeByUs(bridge) && bridge.nf_call != kBoth) {
-    mismatches.Add({Mismatch::Area::kPolicy,
-                    bridge.name,
-                    Format("bridge '{}' does not pass the traffic between its ports to nf_tables",
-                           bridge.name)},
-                   [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
+    findings.Add({Finding::Area::kPolicy,
+                  bridge.name,
+                  Format("bridge '{}' does not pass the traffic between its ports to nf_tables",
+                         bridge.name)},
+                 [&] { host.net.Change(bridge, {.nf_call = kBoth}); });
   }
 }
 
 void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record) {
-  const std::optional<Mismatch> unseen =
+  const std::optional<Finding> unseen =
       MayPoliciesApply(host, bridge, record) ? FindUnseen(host, bridge, record) : std::nullopt;
   if (unseen) {
     throw Error(link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict,
@@ -149,13 +148,12 @@ void RequireBridgeNetfilter(state::Host& host,
   }
 }
 
-std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
-                                        const std::vector<state::Record>& records) {
-  std::vector<Mismatch> all;
+FindingList FindUnseenTraffic(state::Host& host, const std::vector<state::Record>& records) {
+  FindingList all;
   std::set<std::string> found;  // names of bridges
   std::set<std::string> looked_at;
   for (const state::Record& record : records) {
-    if (std::optional<Mismatch> tagged = FindTaggedTraffic(host, record)) {
+    if (std::optional<Finding> tagged = FindTaggedTraffic(host, record)) {
       all.push_back(*std::move(tagged));
     }
     if (host.policy.Program().empty() ||
@@ -163,10 +161,10 @@ std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
       continue;
     }
     for (const rtnl::Link& bridge : BridgesOf(host, record)) {
-      Mismatches mismatches(Mode::kLook);
-      CheckBridgeNetfilter(host, bridge, record, mismatches);
-      if (!mismatches.empty() && found.insert(bridge.name).second) {
-        Append(all, mismatches.left());
+      Findings findings(Mode::kLook);
+      CheckBridgeNetfilter(host, bridge, record, findings);
+      if (!findings.empty() && found.insert(bridge.name).second) {
+        Append(all, findings.left());
       }
     }
   }

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/config/config.h"
 #include "plugin/state/host.h"
@@ -19,29 +19,29 @@
 namespace nomad_bridge::rules {
 
 // Checks that policies see the traffic of `bridge`, to which `record` belongs. If not, adds a
-// mismatch in area kPolicy. Flags of a bridge of ours are repaired.
+// finding in area kPolicy. Flags of a bridge of ours are repaired.
 void CheckBridgeNetfilter(state::Host& host,
                           const rtnl::Link& bridge,
                           const state::Record& record,
-                          Mismatches& mismatches);
+                          Findings& findings);
 
-// Throws if there is a mismatch that CheckBridgeNetfilter() cannot repair: kKernel on a bridge of
+// Throws if there is a finding that CheckBridgeNetfilter() cannot repair: kKernel on a bridge of
 // ours, kConflict on any other. So nobody creates an attachment that policies apply to but whose
 // traffic they do not see.
 void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record);
 
-// Returns a mismatch if policies apply to `record`, and it may send VLAN tags (vlanTrunk). A bridge
+// Returns a finding if policies apply to `record`, and it may send VLAN tags (vlanTrunk). A bridge
 // does not hand over tagged traffic to nf_tables, so no policy sees it.
-[[nodiscard]] std::optional<Mismatch> FindTaggedTraffic(state::Host& host,
-                                                        const state::Record& record);
+[[nodiscard]] std::optional<Finding> FindTaggedTraffic(state::Host& host,
+                                                       const state::Record& record);
 
 // Returns what CheckBridgeNetfilter() and FindTaggedTraffic() find for `records`, once per bridge.
 // Includes bridges of another plugin, if their attachments have only rules of ours. Only informs
 // people, and refuses nothing.
-[[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
-                                                      const std::vector<state::Record>& records);
+[[nodiscard]] FindingList FindUnseenTraffic(state::Host& host,
+                                            const std::vector<state::Record>& records);
 
 // Handles the config keys that need the bridge family of nf_tables, if the kernel lacks it. Returns
 // `config` without those that are only a default (sourceCheck), and names them on stderr. Throws

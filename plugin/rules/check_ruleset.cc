@@ -171,7 +171,7 @@ class Wanted {
 void Check(state::Host& host,
            const state::Record* added,
            const link::ListedVeths* listed,
-           Mismatches& mismatches) {
+           Findings& findings) {
   host.policy.Refresh();
   RequireReadablePolicies(host);
   const Wanted wanted(host, added, listed);
@@ -179,16 +179,16 @@ void Check(state::Host& host,
     return;
   }
   const bool were_rules_whole = wanted.AreRulesUntouched();
-  std::vector<Mismatch> found = firewall::Compare(host.nft, wanted.Goal(), mismatches.mode());
+  FindingList found = firewall::Compare(host.nft, wanted.Goal(), findings.mode());
   const bool were_elements_whole = std::ranges::none_of(
-      found, [](const Mismatch& mismatch) { return mismatch.area == Mismatch::Area::kElement; });
+      found, [](const Finding& finding) { return finding.area == Finding::Area::kElement; });
   // Flows that began while rules or elements were away would go on untranslated, so they are
   // deleted now. If they were deleted before the rules are back, the next packet would begin the
   // same flow again.
-  if (mismatches.is_repairing() && !found.empty() && !(were_rules_whole && were_elements_whole)) {
+  if (findings.is_repairing() && !found.empty() && !(were_rules_whole && were_elements_whole)) {
     DeleteUntranslatedConntrack(host, wanted.live());
   }
-  mismatches.AddAll(std::move(found));
+  findings.AddAll(std::move(found));
 }
 
 // Returns whether the kernel has the port of `element` for another attachment of the same
@@ -226,28 +226,26 @@ bool HasForwardHook(const state::Record& record) {
   return !record.rules.forward_hook.admin_chain.empty();
 }
 
-void CheckRuleset(state::Host& host, Mismatches& mismatches, const link::ListedVeths* listed) {
+void CheckRuleset(state::Host& host, Findings& findings, const link::ListedVeths* listed) {
   if (host.records.List("").empty() && !host.nft.FindTable(firewall::TableId())) {
     return;  // nothing to compare, so no lock file is created
   }
   const FileLock one_at_a_time = host.records.LockRules();
-  Check(host, nullptr, listed, mismatches);
+  Check(host, nullptr, listed, findings);
 }
 
-bool CheckTables(state::Host& host,
-                 const std::vector<state::Record>& records,
-                 Mismatches& mismatches) {
+bool CheckTables(state::Host& host, const std::vector<state::Record>& records, Findings& findings) {
   host.policy.Refresh();
   const std::optional<About> about = firewall::FindAbout(host.nft);
   // If the tables do not say what rules they should have, nobody has compared these yet.
   if (!IsCurrent(about, host) || about->rules != firewall::HashOfRules(host.nft)) {
-    CheckRuleset(host, mismatches, nullptr);
+    CheckRuleset(host, findings, nullptr);
     return true;
   }
   const std::vector<ForwardHook> hooks = HooksOf(records, about->accept_mark_bit);
   if (!firewall::Compare(host.nft, {.forward_hooks = hooks}, Mode::kLook).empty()) {
     const FileLock one_at_a_time = host.records.LockRules();
-    mismatches.AddAll(firewall::Compare(host.nft, {.forward_hooks = hooks}, mismatches.mode()));
+    findings.AddAll(firewall::Compare(host.nft, {.forward_hooks = hooks}, findings.mode()));
   }
   return false;
 }
@@ -264,7 +262,7 @@ void EnsureTables(state::Host& host, const state::Record& record) {
 }
 
 void RepairRuleset(state::Host& host, const state::Record* added) {
-  Mismatches silent = Mismatches::Silently();
+  Findings silent = Findings::Silently();
   Check(host, added, nullptr, silent);
 }
 
@@ -278,8 +276,8 @@ void SwitchPolicies(state::Host& host, const std::vector<state::Record>& judged)
   }
 }
 
-std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record) {
-  std::vector<Mismatch> mismatches;
+FindingList CompareElements(state::Host& host, const state::Record& record) {
+  FindingList findings;
   const state::Record live = WithPolicies(record.OnlyLive(), host.policy.Program());
   const std::vector<nft::Element> elements = ElementsOf(live);
   const std::vector<firewall::Presence> presences = firewall::FindPresences(host.nft, elements);
@@ -288,11 +286,11 @@ std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& re
         !(presences[i] == firewall::Presence::kDifferent &&
           IsWithSibling(host, live, elements[i]))) {
       const firewall::OwnSet* const own = FindRow(elements[i]);
-      mismatches.push_back(
-          firewall::MismatchOf(own == nullptr ? nullptr : &own->set, elements[i], presences[i]));
+      findings.push_back(
+          firewall::FindingOf(own == nullptr ? nullptr : &own->set, elements[i], presences[i]));
     }
   }
-  return mismatches;
+  return findings;
 }
 
 }  // namespace nomad_bridge::rules

@@ -12,7 +12,7 @@
 
 #include <vector>
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -26,14 +26,12 @@ namespace nomad_bridge::rules {
 // takes the rules' lock. Makes no table if the node has neither an attachment nor a table of ours.
 // `listed`: the host veths that existed shortly before, for a caller that looks at many
 // attachments.
-void CheckRuleset(state::Host& host, Mismatches& mismatches, const link::ListedVeths* listed);
+void CheckRuleset(state::Host& host, Findings& findings, const link::ListedVeths* listed);
 
 // Compares our tables, and then the static rules that `records` need. This is the same work with
 // any number of attachments, and takes the rules' lock only if something differs. If our tables
 // differ, compares everything. Returns whether it has.
-bool CheckTables(state::Host& host,
-                 const std::vector<state::Record>& records,
-                 Mismatches& mismatches);
+bool CheckTables(state::Host& host, const std::vector<state::Record>& records, Findings& findings);
 
 // The caller of these functions holds the rules' lock. None of them reports what it repairs.
 
@@ -49,7 +47,7 @@ void RepairRuleset(state::Host& host, const state::Record* added);
 // policies judge them.
 void SwitchPolicies(state::Host& host, const std::vector<state::Record>& judged);
 
-// Returns a mismatch for each element of `record` that is missing or different.
-[[nodiscard]] std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record);
+// Returns a finding for each element of `record` that is missing or different.
+[[nodiscard]] FindingList CompareElements(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

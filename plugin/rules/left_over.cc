@@ -130,26 +130,28 @@ std::vector<nft::Element> WithoutNeeded(state::Host& host,
   return elements;
 }
 
-void CheckLeftOver(state::Host& host, const std::set<AttachmentId>& valid, Mismatches& mismatches) {
+void CheckLeftOver(state::Host& host, const std::set<AttachmentId>& valid, Findings& findings) {
   if (!host.nft.FindTable(firewall::TableId())) {
     return;  // no lock file is created for nothing
   }
   // From the search to the removal: an ADD may bring back an owner.
   const FileLock one_at_a_time = host.records.LockRules();
   const std::vector<nft::Element> elements = FindLeftOver(host, valid);
-  std::vector<Mismatch> found;
+  FindingList found;
   for (const nft::Element& element : elements) {
     const firewall::OwnSet* const own = FindRow(element);
     const std::string name = firewall::Name(own == nullptr ? nullptr : &own->set, element);
-    found.push_back({.area = Mismatch::Area::kLeftOver,
+    found.push_back({.area = Finding::Area::kLeftOver,
                      .owner = std::string(element.owner()),
-                     .text = Cat(name, " has no owner")});
-    found.back().part = element.data.empty() ? "" : kLeadsNowhere;
+                     .text = Cat(name, " has no owner"),
+                     // With data it leads packets to an address that nobody has.
+                     .severity = element.data.empty() ? Finding::Severity::kWarning
+                                                      : Finding::Severity::kFault});
   }
-  if (mismatches.is_repairing()) {
+  if (findings.is_repairing()) {
     firewall::EnsureElementsGone(host.nft, elements);
   }
-  mismatches.AddAll(std::move(found));
+  findings.AddAll(std::move(found));
 }
 
 }  // namespace nomad_bridge::rules

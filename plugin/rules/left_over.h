@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/attachment_id.h"
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "netlink/nft/element.h"
 #include "plugin/state/host.h"
 
@@ -21,13 +21,10 @@ namespace nomad_bridge::rules {
                                                       std::vector<nft::Element> elements,
                                                       const AttachmentId& id);
 
-// The Mismatch::part of an element without an owner that leads packets to another address.
-constexpr std::string_view kLeadsNowhere = "leads nowhere";
-
-// Adds a mismatch for each element that nothing explains, and in mode kRepair removes them:
+// Adds a finding for each element that nothing explains, and in mode kRepair removes them:
 // elements of an owner without a record, unless it is among `valid`, its link is still there, or a
 // container still has the address; elements that name an address of another attachment; and shared
 // elements that nobody needs. Dumps all sets. Takes the rules' lock.
-void CheckLeftOver(state::Host& host, const std::set<AttachmentId>& valid, Mismatches& mismatches);
+void CheckLeftOver(state::Host& host, const std::set<AttachmentId>& valid, Findings& findings);
 
 }  // namespace nomad_bridge::rules

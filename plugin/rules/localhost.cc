@@ -49,7 +49,7 @@ bool HasLocalhostPorts(const state::Record& record) {
          });
 }
 
-void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+void CheckLocalhost(state::Host& host, const state::Record& record, Findings& findings) {
   for (const std::string& name : LinksForLocalhost(record)) {
     const std::optional<rtnl::Link> link = host.net.FindLink(name);
     if (!link) {
@@ -58,15 +58,15 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& 
     // The filter comes before the setting. With only the setting, after a flush of the rules,
     // containers would reach what listens on the node's 127.0.0.1.
     if (host.net.LacksLocalhostFilter(*link)) {
-      mismatches.Add(
-          {Mismatch::Area::kLocalhost,
+      findings.Add(
+          {Finding::Area::kLocalhost,
            name,
            Format("the tc filter of '{}' that keeps this node's 127.0.0.1 to itself is missing",
                   name)},
           [&] { EnsureFilter(host, *link); });
     }
     if (!link->ipv4 || !link->ipv4->route_localnet) {
-      mismatches.Add({Mismatch::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
+      findings.Add({Finding::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
         EnsureFilter(host, *link);  // logs a line if this kernel has none
         netlink::EnsureSysctl(RouteLocalnet(name), "1");
       });

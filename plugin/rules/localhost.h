@@ -6,7 +6,7 @@
 // Errors  kKernel, kIo.
 #pragma once
 
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -16,6 +16,6 @@ namespace nomad_bridge::rules {
 // for IPv6 the kernel has no such setting.
 [[nodiscard]] bool HasLocalhostPorts(const state::Record& record);
 
-void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches);
+void CheckLocalhost(state::Host& host, const state::Record& record, Findings& findings);
 
 }  // namespace nomad_bridge::rules

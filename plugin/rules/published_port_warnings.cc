@@ -74,11 +74,11 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
   return found;
 }
 
-std::vector<std::string> FindForwardingOff(state::Host& host, const state::Record& record) {
+FindingList FindForwardingOff(state::Host& host, const state::Record& record) {
   if (!record.link.gateways.empty()) {
     return {};
   }
-  std::vector<std::string> settings;
+  FindingList off;
   for (const Family family : firewall::kFamilies) {
     const bool has_port = std::ranges::any_of(
         record.rules.ports,
@@ -86,15 +86,15 @@ std::vector<std::string> FindForwardingOff(state::Host& host, const state::Recor
     // Asks only for the node's setting: while it is off, the settings of single links do not
     // matter.
     if (has_port && !host.net.ForwardsAll(family)) {
-      settings.emplace_back(link::ForwardingOf(family));
+      off.push_back(link::ForwardingOff(link::ForwardingOf(family), record.id.container_id));
     }
   }
-  return settings;
+  return off;
 }
 
 void WarnOfPorts(state::Host& host, const state::Record& record) {
-  for (const std::string& setting : FindForwardingOff(host, record)) {
-    LogLine("{} is 0: only this node reaches published ports", setting);
+  for (const Finding& finding : FindForwardingOff(host, record)) {
+    LogLine("{}", finding.text);
   }
   WarnOfAbsentAddresses(host, record);
   for (const std::string& listener : FindOwnListeners(host, record)) {

@@ -28,7 +28,6 @@ void WarnOfPorts(state::Host& host, const state::Record& record);
 
 // Returns the settings of the third warning: "net/ipv4/ip_forward", and the setting for IPv6.
 // Returns none for an attachment behind a gateway of ours, because we turn the settings on there.
-[[nodiscard]] std::vector<std::string> FindForwardingOff(state::Host& host,
-                                                         const state::Record& record);
+[[nodiscard]] FindingList FindForwardingOff(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

@@ -53,4 +53,27 @@ const firewall::OwnSet* FindRow(const nft::Element& element) {
   return found == kSets.end() ? nullptr : &*found;
 }
 
+std::string_view KeyOfDrop(nft::TableFamily family, std::string_view chain) {
+  for (const firewall::Contributor* const contributor : AllContributors()) {
+    for (const firewall::DroppingChain& each : contributor->dropping) {
+      if (contributor->table == family && each.name == chain) {
+        return each.key;
+      }
+    }
+  }
+  return {};
+}
+
+bool IsOfOtherPolicies(const policy::Program& program,
+                       const cni::Workload& workload,
+                       const std::string& chain) {
+  const auto has_it = [&](const nft::Table& table) { return table.FindChain(chain) != nullptr; };
+  const policy::Program none;
+  if (chain.empty() ||
+      std::ranges::any_of(NodeTables(0, true, {.program = none, .kinds = {}}), has_it)) {
+    return false;
+  }
+  return !has_it(TableOfKind(program, workload)) || program.JudgementOf(workload).out == chain;
+}
+
 }  // namespace nomad_bridge::rules

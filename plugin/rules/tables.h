@@ -29,4 +29,14 @@ constexpr const char* kTablesRevision = "aa3b005363d44977";
 // name. Sets made for policies share one row if their names have the same prefix.
 [[nodiscard]] const firewall::OwnSet* FindRow(const nft::Element& element);
 
+// Returns the key of the network's config by which `chain` of our table of `family` drops; empty if
+// it drops by policies.
+[[nodiscard]] std::string_view KeyOfDrop(nft::TableFamily family, std::string_view chain);
+
+// Returns whether `chain`, the name of a chain of ours, belongs to policies and does not judge what
+// reaches `workload`.
+[[nodiscard]] bool IsOfOtherPolicies(const policy::Program& program,
+                                     const cni::Workload& workload,
+                                     const std::string& chain);
+
 }  // namespace nomad_bridge::rules

@@ -63,11 +63,11 @@ void CountRefusedAdd(Code code) {
 }
 
 RepairLog::~RepairLog() {
-  std::map<Mismatch::Area, std::size_t> times;
-  for (const Mismatch& mismatch : mismatches_.repaired()) {
-    const bool is_removed = mismatch.area == Mismatch::Area::kLeftOver;
-    LogLine("{}: {}", is_removed ? "removed" : "repaired", mismatch.text);
-    ++times[mismatch.area];
+  std::map<Finding::Area, std::size_t> times;
+  for (const Finding& finding : findings_.repaired()) {
+    const bool is_removed = finding.area == Finding::Area::kLeftOver;
+    LogLine("{}: {}", is_removed ? "removed" : "repaired", finding.text);
+    ++times[finding.area];
   }
   for (const auto& [area, count] : times) {
     Count(kRepaired, Text(area), count);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/mismatch.h"
+#include "base/finding.h"
 
 namespace nomad_bridge::state {
 
@@ -24,13 +24,13 @@ void CountRefusedAdd(Code code);
 // command fails.
 class RepairLog {
  public:
-  explicit RepairLog(const Mismatches& mismatches) : mismatches_(mismatches) {}
+  explicit RepairLog(const Findings& findings) : findings_(findings) {}
   RepairLog(const RepairLog&) = delete;
   RepairLog& operator=(const RepairLog&) = delete;
   ~RepairLog();
 
  private:
-  const Mismatches& mismatches_;
+  const Findings& findings_;
 };
 
 // Returns counts since the boot, by code or by area, including zeros.

@@ -28,7 +28,12 @@ bool IsBootId(std::string_view text) {
 Error PolicyFile::Damaged(std::string_view why) {
   return {Code::kIo,
           "cannot read the policies in force",
-          Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, why)};
+          Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, why),
+          // If the default directory does not exist, `policy apply` without DIR refuses to run: it
+          // would remove all policies.
+          FindStatus(policy::kPolicyDirectory)
+              ? Fix("nomad-bridge policy apply")
+              : Fix::Advice("nomad-bridge policy apply DIR, with the directory that was applied")};
 }
 
 void PolicyFile::Refresh() {

@@ -81,6 +81,12 @@ Record Record::OnlyLive() const {
   return live;
 }
 
+std::optional<Ip> Record::OwnGateway(Family family) const {
+  const auto gateway = std::ranges::find_if(
+      link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
+  return gateway == link.gateways.end() ? std::nullopt : std::optional(gateway->address);
+}
+
 Mac Record::ContainerMac() const {
   if (link.mac) {
     return *link.mac;

@@ -51,6 +51,11 @@ enum class Phase {
 
 using PartPhases = std::map<cni::Part, Phase>;
 
+// Returns `command`, to be run in the network namespace at `path`.
+[[nodiscard]] inline std::string InNetns(const std::string& path, const std::string& command) {
+  return Format("nsenter --net={} {}", ShellWord(path), command);
+}
+
 struct Record {
   AttachmentId id;
   PartPhases parts;  // the parts that are ours, made by one process or by several
@@ -137,6 +142,12 @@ struct Record {
   // Returns the printable labels by which policies select the attachment.
   [[nodiscard]] cni::Workload Workload() const;
   // Returns "nomad alloc stop 5f3c...", or the equivalent for another runtime.
+  // Returns `command`, to be run in the container's namespace.
+  [[nodiscard]] std::string InsideFix(const std::string& command) const {
+    return InNetns(netns_path, command);
+  }
+  // Returns the node's own address in the container's network.
+  [[nodiscard]] std::optional<Ip> OwnGateway(Family family) const;
   [[nodiscard]] Fix RuntimeFix(std::string_view verb) const {
     return cni::RuntimeFix(verb, id.container_id, cni::Shorten(labels));
   }

@@ -363,8 +363,8 @@ FileLock Records::LockRules() const {
   return FileLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
 }
 
-Mismatch LostRecord(const AttachmentId& id) {
-  return {Mismatch::Area::kRecord,
+Finding LostRecord(const AttachmentId& id) {
+  return {Finding::Area::kRecord,
           id.container_id,
           Format("container '{}' has no readable record", id.container_id)};
 }

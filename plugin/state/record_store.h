@@ -24,7 +24,7 @@
 
 #include "base/attachment_id.h"
 #include "base/file_lock.h"
-#include "base/mismatch.h"
+#include "base/finding.h"
 #include "plugin/state/record.h"
 #include "plugin/state/state_json.h"
 
@@ -123,7 +123,7 @@ class Records {
   mutable std::map<std::string, Parsed> parsed_;
 };
 
-// Returns the mismatch for a live attachment whose record is missing or damaged.
-[[nodiscard]] Mismatch LostRecord(const AttachmentId& id);
+// Returns the finding for a live attachment whose record is missing or damaged.
+[[nodiscard]] Finding LostRecord(const AttachmentId& id);
 
 }  // namespace nomad_bridge::state

@@ -185,7 +185,7 @@ cni::Parts LostParts(state::Host& host, const Search& search, const config::Rule
   return lost;
 }
 
-const char* MismatchOf(cni::Part part) {
+const char* FindingOf(cni::Part part) {
   if (part == cni::Part::kMasquerade) {
     return "the rule that masquerades it is missing";
   }
@@ -300,18 +300,18 @@ std::vector<std::string> DiffReference(state::Host& host,
   const Search search{.id = request.id,
                       .addresses = AddressesOnly(link::AddressesIn(*config.prev_result, request)),
                       .parts = type.parts};
-  std::vector<std::string> mismatches;
+  std::vector<std::string> findings;
   if (type.Provides(cni::Part::kAddress) && config.ipam.type == cni::kHostLocal) {
     for (const Ip& address : search.addresses) {
       if (!HasLease(request, config.ipam.data_dir, address)) {
-        mismatches.push_back(Cat("the lease of ", address, " is missing"));
+        findings.push_back(Cat("the lease of ", address, " is missing"));
       }
     }
   }
   for (const cni::Part part : LostParts(host, search, config.rules)) {
-    mismatches.emplace_back(MismatchOf(part));
+    findings.emplace_back(FindingOf(part));
   }
-  return mismatches;
+  return findings;
 }
 
 }  // namespace nomad_bridge::takeover

@@ -95,7 +95,7 @@ void EnsureReferenceLinkGone(state::Host& host,
                              const cni::Request& request,
                              const std::string& bridge);
 
-// Checks the host's side of the attachment whose result is config.prev_result. Returns one mismatch
+// Checks the host's side of the attachment whose result is config.prev_result. Returns one finding
 // for each missing lease, and for each part of `type` that has no rules.
 [[nodiscard]] std::vector<std::string> DiffReference(state::Host& host,
                                                      const cni::Request& request,

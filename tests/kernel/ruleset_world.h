@@ -98,7 +98,7 @@ class RulesetWorld : public World {
   // Returns what was repaired, or in mode kLook what differs.
   std::vector<std::string> Compare(const firewall::Goal& goal, Mode mode = Mode::kRepair) {
     std::vector<std::string> texts;
-    for (const Mismatch& mismatch : firewall::Compare(socket_, goal, mode)) {
+    for (const Finding& mismatch : firewall::Compare(socket_, goal, mode)) {
       texts.push_back(mismatch.text);
     }
     return texts;

@@ -51,13 +51,10 @@ TEST_F(Inspect, ShowsAllOfAHealthyAttachment) {
                                "  job billing  group api  namespace default  network nomad\n",
                                "Published    tcp 0.0.0.0:8080 -> ",
                                address_,
-                               ":80   [0-9]+ connections? now\n",
-                               "Address      ",
-                               address_,
-                               "\n",
+                               ":80(   [0-9]+ connections? now)?\n",
                                "Interface    ",
                                veth_,
-                               " on nomad <-> eth0 in /run/netns/[a-z0-9]+",
+                               " on nomad <-> eth0",
                                "   in [0-9.]+ k?B  out [0-9.]+ k?B  dropped 0\n",
                                "State        ok\n"
                                "Way          tcp 8080  uplink ok  prerouting ok  route ok  forward "
@@ -203,14 +200,13 @@ TEST_F(Inspect, DoesNotBlameAServiceThatListensOnOneProtocol) {
                               Not(HasSubstr("Note"))))));
   World::Serve(both, Protocol::kTcp, {"::"}, 80, "hello");
   ASSERT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
-  EXPECT_THAT(Output("inspect 9090"),
-              AllOf(HasSubstr("Container    ok\n"),
-                    HasSubstr("Note         no listener on udp/80, but tcp/80 is answered\n"),
-                    Not(HasSubstr("why"))));
+  EXPECT_THAT(
+      Output("inspect 9090"),
+      AllOf(HasSubstr("Container    ok\n"), Not(HasSubstr("udp/80")), Not(HasSubstr("why"))));
   const json diagnosis = At(RunLine("inspect -json 9090").json, "/attachments/0/diagnosis");
   EXPECT_EQ(diagnosis.at("cause"), nullptr);
   EXPECT_EQ(diagnosis.at("container"), json::array());
-  EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 is answered"}));
+  EXPECT_EQ(diagnosis.at("notes"), json::array());
 }
 
 TEST_F(Inspect, BlamesOneProtocolIfItsServiceListensOnlyOnLocalhost) {
@@ -223,7 +219,7 @@ TEST_F(Inspect, BlamesOneProtocolIfItsServiceListensOnlyOnLocalhost) {
   const json diagnosis = At(RunLine("inspect -json 9090").json, "/attachments/0/diagnosis");
   EXPECT_THAT(diagnosis.at("container"),
               json::array({"the listener on tcp/80 is on 127.0.0.1:80, not on 172.26.64.3"}));
-  EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 has one"}));
+  EXPECT_EQ(diagnosis.at("notes"), json::array());
 }
 
 TEST_F(Inspect, BlamesAListenerThatIsOnlyOnLocalhost) {
@@ -255,7 +251,7 @@ TEST_F(Inspect, DoesNotCountClosedConnections) {
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   ASSERT_THAT(host().Must(Words("conntrack -L -p tcp --dport 8080")), HasSubstr("_WAIT"));
   EXPECT_TRUE(Soon(
-      [&] { return Output("inspect 8080").find("   0 connections now") != std::string::npos; }));
+      [&] { return Output("inspect 8080").find("connections now") == std::string::npos; }));
 }
 
 TEST_F(Inspect, DoesNotBlameARenamedContainerInterface) {

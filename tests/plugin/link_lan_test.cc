@@ -191,9 +191,9 @@ TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToTheOperatorsFilter) {
 
 TEST_F(LanBridge, WarnsThatItsPublishedPortsNeedForwarding) {
   EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())),
-              Err(AllOf(HasSubstr("net/ipv4/ip_forward is 0"), HasSubstr("published ports"))));
+              Err(HasSubstr("net/ipv4/ip_forward is 0: packets for containers are not forwarded")));
   EXPECT_THAT(Run({"doctor"}).out,
-              HasSubstr("net/ipv4/ip_forward is 0: only this node reaches the published ports of"));
+              HasSubstr("net/ipv4/ip_forward is 0: packets for containers are not forwarded"));
   host().Must(Words("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"));
   EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())), Err(Not(HasSubstr("is 0"))));
 }

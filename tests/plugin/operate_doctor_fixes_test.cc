@@ -138,7 +138,7 @@ warn dns.stub: allocations of network 'nomad' cannot reach
 advice: /opt/cni/config/nomad.conflist: "dns": {"nameservers": ["ADDRESS"]}
 
 UplinkForwarding $ sysctl -qw net.ipv4.conf.uplink.forwarding=0
-fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: packets that arrive on 'uplink' reach no
+fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: packets for containers are not
 fix: sysctl -w net/ipv4/conf/uplink/forwarding=1
 
 BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json

@@ -48,7 +48,7 @@ TEST_F(Doctor, SaysASettingOfTheNodeOnce) {
   const std::vector<json> found = FindingsOf("sysctl.ip_forward");
   ASSERT_EQ(found.size(), 1U) << json(found);
   EXPECT_THAT(found.at(0).at("all").get<std::vector<std::string>>(),
-              ElementsAre("net/ipv4/ip_forward is 0"));
+              ElementsAre("net/ipv4/ip_forward is 0: packets for containers are not forwarded"));
 }
 
 // Times 100, what is free of 2^60 addresses is few.

@@ -1,0 +1,445 @@
+#include "plugin/cli/inspection.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/foreign_drops.h"
+#include "plugin/attachment/reconcile.h"
+#include "plugin/causes/explain.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/causes/on_node.h"
+#include "plugin/causes/rule_cause.h"
+#include "plugin/link/uplink.h"
+#include "plugin/rules/tables.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using Area = Finding::Area;
+using Severity = Finding::Severity;
+using causes::Connection;
+using causes::Listening;
+
+class Inspection {
+ public:
+  Inspection(state::Host& host, const Attachment& attachment, const Question& question)
+      : host_(host),
+        attachment_(attachment),
+        record_(*attachment.record),
+        question_(question),
+        client_(question.client) {}
+
+  // The namespace may disappear at any moment.
+  Inspected Run() {
+    result_.is_host_known = Try([&] { CompareHostSide(); });
+    are_rules_whole_ = are_rules_whole_ && result_.is_host_known;
+    result_.is_container_known = Try([&] {
+      if (std::optional<causes::Inside> inside = OpenContainer()) {
+        LookInside(*inside);
+      }
+    });
+    if (result_.ways.empty() && are_rules_whole_) {
+      Try([&] { LookForDrops(); });
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Runs `look`. If it throws, notes the error as unknown and returns false.
+  template <typename Look>
+  bool Try(Look look) {
+    try {
+      look();
+      return true;
+    } catch (const Error& error) {
+      Add({{.text = error.what(), .ends = false, .error = error.what()}});
+      return false;
+    }
+  }
+
+  // Adds the findings that are new. Findings about a port that nobody asked for end nothing.
+  void Add(FindingList more, bool is_asked_for = true) {
+    for (Finding& finding : more) {
+      finding.ends = finding.ends && is_asked_for;
+      const auto known = std::ranges::find(result_.findings, finding.text, &Finding::text);
+      if (known == result_.findings.end()) {
+        result_.findings.push_back(std::move(finding));
+      } else {
+        known->ends = known->ends || finding.ends;
+      }
+    }
+  }
+
+  void AddInContainer(FindingList more, bool is_asked_for = true) {
+    for (Finding& finding : more) {
+      finding.area = Area::kContainer;
+    }
+    Add(std::move(more), is_asked_for);
+  }
+
+  void AddNote(const std::string& note) {
+    Add({{.text = note, .severity = Severity::kNote, .ends = false}});
+  }
+
+  // ---- our own side of the node
+
+  void CompareHostSide() {
+    // A note: the bridge may be meant to lead nowhere.
+    if (record_.link.gateways.empty() && link::IsDeadEnd(host_.net, record_.link.bridge)) {
+      AddNote(link::DescribeDeadEnd(record_.link.bridge));
+    }
+    if (attachment_.state == State::kMaking || attachment_.state == State::kLeaving) {
+      return Add({{.area = Area::kRecord,
+                   .text = Format("{} of this attachment has not finished",
+                                  attachment_.state == State::kMaking ? "an ADD" : "a DEL"),
+                   .fix = "nomad-bridge gc"}});
+    }
+    const std::optional<FileLock> lock = host_.records.TryLock(attachment_.id);
+    if (!lock || attachment_.state == State::kDead) {
+      return;
+    }
+    FindingList found = attachment::ReconcileOne(host_, record_, Mode::kLook).findings.left();
+    for (Finding& finding : found) {
+      constexpr std::array kOfRules = {Area::kTable, Area::kStaticRules, Area::kElement};
+      are_rules_whole_ = are_rules_whole_ && !Contains(kOfRules, finding.area);
+      finding.fix = finding.FixNow();
+      finding.ends = MayEnd(finding);
+    }
+    Add(std::move(found));
+  }
+
+  // Returns whether the finding may stop packets to a port in question.
+  [[nodiscard]] bool MayEnd(const Finding& finding) {
+    constexpr std::array kOthers = {Area::kLease, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
+    const auto is_concerned = [&](const portmap::DnatEntry& port) {
+      const Family family = port.container_ip.family();
+      return IsMeant(port) && finding.family.value_or(family) == family;
+    };
+    return finding.ends && !Contains(kOthers, finding.area) &&
+           !rules::IsOfOtherPolicies(host_.policy.Program(), record_.Workload(), finding.chain) &&
+           (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_concerned));
+  }
+
+  // ---- the container
+
+  std::optional<causes::Inside> OpenContainer() {
+    if (attachment_.state == State::kDead) {
+      AddInContainer({{.text = "its namespace is gone", .fix = "nomad-bridge gc"}});
+      return std::nullopt;
+    }
+    std::optional<causes::Inside> inside = causes::OpenInside(record_);
+    if (!inside) {
+      AddInContainer({{.text = Format("its namespace cannot be seen at '{}'", record_.netns_path),
+                       .fix = Fix::Advice("run this where the runtime's mounts can be seen"),
+                       .ends = false}});
+    }
+    return inside;
+  }
+
+  void LookInside(causes::Inside& inside) {
+    AddInContainer(causes::FindInContainer(inside, client_));
+    AddInContainer(causes::FindSmallerEnd(host_, inside));
+    if (const std::optional<std::string> note = causes::FindFrameReaderNote(inside)) {
+      AddNote(*note);
+    }
+    for (const std::string& note : causes::FindRouteNotes(inside)) {
+      AddNote(note);
+    }
+    if (question_.to || (record_.rules.ports.empty() && client_)) {
+      LookAtUnpublished(inside);
+    } else {
+      LookAtPublished(inside);
+    }
+    ForgiveAnswered();
+  }
+
+  // Probes a connection to a port that is not published, or a connection from the allocation.
+  void LookAtUnpublished(causes::Inside& inside) {
+    std::vector<std::optional<Connection>> connections;
+    if (!question_.to) {
+      for (const std::uint16_t port : causes::FindPortsOf(inside, client_->family())) {
+        connections.push_back(planner_.ToAllocation(record_, Protocol::kTcp, port, *client_));
+      }
+      if (connections.empty()) {
+        AddNote("it publishes nothing, and listens on no port of TCP");
+        return LookForRefusal();
+      }
+    } else if (client_) {
+      connections.push_back(
+          planner_.ToAllocation(record_, question_.to->protocol, question_.to->port, *client_));
+    } else {
+      connections.push_back(planner_.FromAllocation(
+          record_, question_.to->protocol, question_.to->address, question_.to->port));
+    }
+    for (const std::optional<Connection>& connection : connections) {
+      if (!connection) {
+        AddNote("it has no address of that family");
+      } else if (std::optional<causes::Diagnosis> diagnosis = Probe(*connection)) {
+        AddProbed(*connection, *std::move(diagnosis));
+      }
+    }
+  }
+
+  // Probes a port without a listener, to see how far the client's packets get. REQUIRES: client_
+  void LookForRefusal() {
+    const std::optional<Connection> connection =
+        planner_.ToAllocation(record_, Protocol::kTcp, PortToTry(), *client_);
+    std::optional<causes::Diagnosis> diagnosis = connection ? Probe(*connection) : std::nullopt;
+    if (diagnosis && !diagnosis->way.Passes(causes::Station::What::kContainer)) {
+      AddProbed(*connection, *std::move(diagnosis));
+    }
+  }
+
+  // Returns a port that policies open to the client, if there is any.
+  [[nodiscard]] std::uint16_t PortToTry() {
+    constexpr std::uint16_t kAnyPort = 80;
+    for (const policy::Policy& policy :
+         host_.policy.Program().PoliciesAbout(policy::Direction::kTo, record_.Workload())) {
+      for (const policy::Entry& entry : policy.allow) {
+        for (const policy::Ports& ports : entry.ports) {
+          const std::optional<Connection> connection = planner_.ToAllocation(
+              record_, Protocol::kTcp, std::max(ports.first, std::uint16_t{1}), *client_);
+          if (ports.protocol == Protocol::kTcp && connection &&
+              causes::FindInPolicies(host_, *connection).empty()) {
+            return connection->port;
+          }
+        }
+      }
+    }
+    return kAnyPort;
+  }
+
+  // ---- published ports
+
+  // A published port, and what was found out about it.
+  struct Published {
+    Listening listening;
+    std::optional<Connection> connection;        // nullopt: the client is of another family
+    std::optional<causes::Diagnosis> diagnosis;  // nullopt: it was not probed
+    bool is_asked_for = true;
+  };
+
+  void LookAtPublished(causes::Inside& inside) {
+    std::vector<Published> all;
+    for (Listening& listening : causes::FindListeners(inside)) {
+      all.push_back(ProbePublished(std::move(listening)));
+    }
+    std::ranges::stable_partition(all, &Published::is_asked_for);
+    AddInContainer(causes::FindSecondNetwork(host_, inside));
+    std::vector<const Published*> silent;  // those of which only another protocol is a fault
+    for (const Published& each : all) {
+      if (!each.listening.is_answered && !AddUnanswered(inside, each, all)) {
+        silent.push_back(&each);
+      } else {
+        LookOnTheWay(each);
+      }
+    }
+    for (Published& each : all) {
+      AddInContainer(causes::FindInService(record_, each.listening), each.is_asked_for);
+      if (each.diagnosis && !Contains(silent, static_cast<const Published*>(&each))) {
+        AddProbed(*each.connection, *std::move(each.diagnosis));
+      }
+    }
+  }
+
+  Published ProbePublished(Listening listening) {
+    Published published{.listening = std::move(listening)};
+    const portmap::DnatEntry& port = published.listening.port;
+    published.is_asked_for = IsMeant(port);
+    if (client_ && client_->family() != port.container_ip.family()) {
+      return published;
+    }
+    published.connection = planner_.ToPort(record_, port, client_);
+    if (published.is_asked_for && published.connection) {
+      published.diagnosis = Probe(*published.connection, &port);
+    }
+    // Rules inside the container may lead packets to another port than the published one.
+    published.listening.is_answered =
+        published.listening.is_answered ||
+        (published.diagnosis && published.diagnosis->way.Passes(causes::Station::What::kService));
+    return published;
+  }
+
+  // Nomad publishes every port for TCP and UDP, and few services listen on both: nobody listens is
+  // a fault only if no other protocol or family of the port has a listener. Returns false if one
+  // has.
+  bool AddUnanswered(causes::Inside& inside,
+                     const Published& published,
+                     const std::vector<Published>& all) {
+    const Listening& listening = published.listening;
+    const auto is_elsewhere = [&](const Published& each) {
+      const portmap::DnatEntry& port = each.listening.port;
+      return port.container_port == listening.port.container_port &&
+             (!client_ || client_->family() == port.container_ip.family()) &&
+             (each.listening.is_answered || (each.listening.has_any && !listening.has_any));
+    };
+    if (std::ranges::any_of(all, is_elsewhere)) {
+      return false;
+    }
+    const std::vector<std::uint16_t> others = causes::FindOtherPorts(inside, listening.port);
+    AddInContainer({{.text = listening.mismatch,
+                     .fix = Fix::Advice(
+                         Cat("let its task listen there, or publish the port that it listens on",
+                             others.empty() ? "" : ": ",
+                             Joined(others, ", ")))}},
+                   published.is_asked_for);
+    return true;
+  }
+
+  // Finds what a probe to a published port cannot see and, if there was no probe, what it would.
+  void LookOnTheWay(const Published& published) {
+    const portmap::DnatEntry& port = published.listening.port;
+    if (client_ && client_->family() != port.container_ip.family()) {
+      return;
+    }
+    const std::optional<std::string> lacks =
+        client_ ? std::nullopt : causes::FindNoWayBeyond(facts_, port);
+    if (lacks && !causes::HasLostDefaultRoute(facts_, record_, port.container_ip.family())) {
+      AddNote(*lacks);
+    }
+    FindingList found = causes::FindOnNode(facts_, record_, port, published.connection);
+    if (!published.diagnosis) {
+      Append(found, causes::FindToContainer(facts_, record_, port.container_ip));
+    }
+    Add(std::move(found), published.is_asked_for);
+  }
+
+  // Returns whether `port` is in question; all are, unless the typed name is a port.
+  [[nodiscard]] bool IsMeant(const portmap::DnatEntry& port) const {
+    const auto is_named = [&](const portmap::DnatEntry& each) {
+      return std::to_string(each.host_port) == question_.name;
+    };
+    return is_named(port) || std::ranges::none_of(record_.rules.ports, is_named);
+  }
+
+  // ---- what the kernel does
+
+  // Returns nullopt if nothing was sent, or if the kernel did not let us look.
+  std::optional<causes::Diagnosis> Probe(const Connection& connection,
+                                         const portmap::DnatEntry* port = nullptr) {
+    if (!question_.probes) {
+      AddNote("nothing was sent, so not all rules and routes on the way were checked");
+      return std::nullopt;
+    }
+    if (connection.protocol == Protocol::kSctp) {
+      AddNote("SCTP is not probed, so its way is not shown");
+      return std::nullopt;
+    }
+    std::optional<causes::Diagnosis> diagnosis;
+    Try([&] { diagnosis = causes::Diagnose(facts_, connection); });
+    // A named client's packets may arrive on the usual uplink although the route back leads through
+    // another. Strict reverse path filtering drops them, which only its counter shows.
+    if (diagnosis && diagnosis->way.IsWhole() && port != nullptr && connection.is_client_named &&
+        causes::HasReversePathDropped()) {
+      if (const auto other = planner_.ByUsualUplink(connection, *port)) {
+        Try([&] { diagnosis = causes::Diagnose(facts_, *other); });
+      }
+    }
+    return diagnosis;
+  }
+
+  // While our own rules are damaged, adds no causes: others may drop only packets that our rules no
+  // longer accept. What was seen without a probe is more exact than a guess from the last station.
+  void AddProbed(const Connection& connection, causes::Diagnosis diagnosis) {
+    const bool is_answered = diagnosis.way.IsWhole();
+    has_failed_ = has_failed_ || !is_answered;
+    if (diagnosis.is_by_policy && !client_ && !question_.to) {
+      AddNote(diagnosis.causes.front().text);
+    } else if (const std::optional<Finding> known = result_.FindCause();
+               are_rules_whole_ && (diagnosis.is_by_rule || !known)) {
+      std::erase_if(diagnosis.causes, [&](const Finding& cause) {
+        return known && !cause.fix.command.empty() && cause.fix == known->fix;
+      });
+      diagnosis.is_in_container ? AddInContainer(std::move(diagnosis.causes))
+                                : Add(std::move(diagnosis.causes));
+    }
+    const std::string target = question_.to
+                                   ? Cat(Bracketed(connection.destination), ':', connection.port)
+                                   : Cat(connection.port);
+    result_.ways.push_back(
+        {.title = Cat(connection.ProtocolName(), ' ', target), .way = std::move(diagnosis.way)});
+    // Packets are caught before the queue of the uplink.
+    if (is_answered && connection.uplink && connection.IsPublished()) {
+      Append(beyond_, causes::FindBlackhole(host_.net, *connection.uplink));
+    }
+  }
+
+  // If every probed connection was answered, a fault on the node is no reason for silence unless it
+  // is beyond the probe. Faults in the container remain: the kernel answers for a stopped service.
+  void ForgiveAnswered() {
+    if (!result_.ways.empty() && !has_failed_) {
+      for (Finding& finding : result_.findings) {
+        finding.ends = finding.ends && finding.area == Area::kContainer;
+      }
+    }
+    Add(std::move(beyond_));
+  }
+
+  // Finds chains that drop all forwarded packets, also those from an allocation.
+  void LookForDrops() {
+    const int mark_bit = record_.rules.forward_hook.accept_mark_bit;
+    for (const auto& [what, fix] : firewall::FindForeignDrops(host_.nft, mark_bit)) {
+      Add({{.text = what, .fix = fix}});
+    }
+  }
+
+  state::Host& host_;
+  const Attachment& attachment_;
+  const state::Record& record_;
+  const Question& question_;
+  const std::optional<Ip>& client_;
+  causes::NodeFacts facts_{host_};
+  causes::Planner planner_{facts_};
+  bool are_rules_whole_ = true;
+  bool has_failed_ = false;  // some probed connection was not answered
+  FindingList beyond_;       // faults beyond the end of the probes
+  Inspected result_;
+};
+
+}  // namespace
+
+Side SideOf(const Finding& finding) {
+  if (!finding.error.empty()) {
+    return Side::kUnknown;
+  }
+  if (finding.severity == Severity::kNote && !finding.ends) {
+    return Side::kNote;
+  }
+  return finding.area == Area::kNode        ? Side::kPath
+         : finding.area == Area::kContainer ? Side::kContainer
+                                            : Side::kHost;
+}
+
+FindingList Inspected::On(Side side) const {
+  FindingList on;
+  std::ranges::copy_if(
+      findings, std::back_inserter(on), [&](const Finding& each) { return SideOf(each) == side; });
+  return on;
+}
+
+std::optional<Finding> Inspected::FindCause() const {
+  for (const Side side : {Side::kHost, Side::kPath, Side::kContainer}) {
+    const FindingList on = On(side);
+    const auto ends = std::ranges::find_if(on, &Finding::ends);
+    if (ends != on.end()) {
+      return *ends;
+    }
+  }
+  return std::nullopt;
+}
+
+bool Inspected::IsWell() const {
+  return std::ranges::all_of(findings,
+                             [](const Finding& each) { return SideOf(each) >= Side::kNote; });
+}
+
+Inspected Inspect(state::Host& host, const Attachment& attachment, const Question& question) {
+  return Inspection(host, attachment, question).Run();
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,64 @@
+// What is wrong with one attachment, for `inspect`: first our own side of the node, then what the
+// kernel does with a connection (causes/probe.h), and only then what a probe cannot see.
+//
+// Shapes   Findings in the order in which a packet to a published port meets them. Those about a
+//          connection that was answered have `ends` false, unless they are beyond the probe.
+// Root     is needed for everything.
+// Changes  nothing permanently. Skips our side if the attachment's lock is taken: a command is
+//          working on it.
+// Errors   kKernel
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/finding.h"
+#include "plugin/causes/way.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/state/host.h"
+
+namespace nomad_bridge::cli {
+
+// The question about an attachment.
+struct Question {
+  std::string name;  // the name that was typed; if it is a port, only this port is in question
+  std::optional<Ip> client;  // who gets no answer; nullopt: anyone beyond the node
+  // The target that the attachment does not reach. With `client`, an address of the attachment
+  // itself, which the client does not reach.
+  struct Target {
+    Protocol protocol = Protocol::kTcp;
+    Ip address;
+    std::uint16_t port = 0;
+  };
+  std::optional<Target> to;
+  bool probes = true;
+};
+
+// The way of one connection that was probed.
+struct NamedWay {
+  std::string title;  // "tcp 8080", "tcp 10.0.0.1:22"
+  causes::Way way;
+};
+
+// The side of the attachment that a finding is about. kNote: no fault. kUnknown: a check failed.
+enum class Side { kHost, kPath, kContainer, kNote, kUnknown };
+[[nodiscard]] Side SideOf(const Finding& finding);
+
+struct Inspected {
+  FindingList findings;
+  std::vector<NamedWay> ways;
+  bool is_host_known = true;  // false: the comparison failed before its end
+  bool is_container_known = true;
+
+  [[nodiscard]] FindingList On(Side side) const;
+  // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found.
+  [[nodiscard]] std::optional<Finding> FindCause() const;
+  [[nodiscard]] bool IsWell() const;
+  [[nodiscard]] bool IsUnknown() const { return !On(Side::kUnknown).empty(); }
+};
+
+[[nodiscard]] Inspected Inspect(state::Host& host,
+                                const Attachment& attachment,
+                                const Question& question);
+
+}  // namespace nomad_bridge::cli
