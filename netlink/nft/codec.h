@@ -47,9 +47,6 @@ template <auto Get, typename Object>
   return {static_cast<const std::uint8_t*>(bytes), bytes == nullptr ? 0 : size};
 }
 
-// Returns the expressions of `rule`, which owns them.
-[[nodiscard]] std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule);
-
 // Read one message, which has at most one object, or any number of elements. Return nothing for a
 // message of another kind, or if libnftnl does not understand the message; ReadRule() then returns
 // the part that it could read, and adds the expression "[ unknown ]".

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <span>
 #include <string_view>
 
@@ -82,9 +81,26 @@ std::string TextOf(const nftnl_expr& expression) {
   return text;
 }
 
-void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
-  if (NameOf(expression) == "immediate" && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
+// Returns the bytes that an expression compares with, or its mask; none for other kinds. Its text
+// shows them padded to words of 4 bytes.
+Bytes ComparedBytes(const nftnl_expr& expression) {
+  const std::string_view kind = NameOf(expression);
+  if (kind != "cmp" && kind != "bitwise") {
+    return {};
+  }
+  const int attribute = kind == "cmp" ? int{NFTNL_EXPR_CMP_DATA} : int{NFTNL_EXPR_BITWISE_MASK};
+  const auto bytes = BytesOf<nftnl_expr_get>(expression, attribute);
+  return {bytes.begin(), bytes.end()};
+}
+
+void NoteVerdict(const nftnl_expr& expression, KernelRule& rule) {
+  const std::string_view kind = NameOf(expression);
+  if (kind == "reject") {
+    rule.verdict = {.code = Verdict::Code::kDrop, .chain = {}};
+  } else if (kind == "immediate" && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_VERDICT)) {
+    const auto code = static_cast<int>(nftnl_expr_get_u32(&expression, NFTNL_EXPR_IMM_VERDICT));
     rule.target = TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN));
+    rule.verdict = {.code = static_cast<Verdict::Code>(code), .chain = rule.target};
   }
 }
 
@@ -179,12 +195,23 @@ std::vector<Decoded> ReadEachElement(const nlmsghdr& message,
   return read;
 }
 
+// `rule` owns the expressions.
+std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule) {
+  std::vector<const nftnl_expr*> expressions;
+  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
+  while (const nftnl_expr* const expression = nftnl_expr_iter_next(all.get())) {
+    expressions.push_back(expression);
+  }
+  return expressions;
+}
+
 KernelRule DecodeRule(const nftnl_rule& rule) {
   KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE),
                      .chain = TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN))};
   for (const nftnl_expr* const expression : ExpressionsOf(rule)) {
     decoded.expressions.push_back(TextOf(*expression));
-    NoteTarget(*expression, decoded);
+    decoded.compared.push_back(ComparedBytes(*expression));
+    NoteVerdict(*expression, decoded);
     NoteXtComment(*expression, decoded);
   }
   if (nftnl_rule_is_set(&rule, NFTNL_RULE_USERDATA)) {
@@ -194,15 +221,6 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
 }
 
 }  // namespace
-
-std::vector<const nftnl_expr*> ExpressionsOf(const nftnl_rule& rule) {
-  std::vector<const nftnl_expr*> expressions;
-  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
-  while (const nftnl_expr* const expression = nftnl_expr_iter_next(all.get())) {
-    expressions.push_back(expression);
-  }
-  return expressions;
-}
 
 std::vector<KernelTable> ReadTable(const nlmsghdr& message) {
   const netlink::NftnlTable table(nftnl_table_alloc());
@@ -260,15 +278,14 @@ std::vector<Socket::Noted> ReadNoted(const nlmsghdr& message) {
 }
 
 std::vector<KernelRule> ReadRule(const nlmsghdr& message) {
-  const std::shared_ptr<nftnl_rule> rule(nftnl_rule_alloc(), nftnl_rule_free);
+  const netlink::NftnlRule rule(nftnl_rule_alloc());
   const bool understood = nftnl_rule_nlmsg_parse(&message, rule.get()) == 0;
   KernelRule decoded = DecodeRule(*rule);
-  if (understood) {
-    decoded.parsed = rule;
-  } else {
+  if (!understood) {
     // Another program's rule has an expression that is newer than our libnftnl. We need to know
     // only that the rule is not ours.
     decoded.expressions.emplace_back("[ unknown ]");
+    decoded.compared.emplace_back();
   }
   return {std::move(decoded)};
 }

@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,8 +27,6 @@
 #include "netlink/nft/batch.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
-
-struct nftnl_rule;  // of libnftnl
 
 namespace nomad_bridge::nft {
 
@@ -46,11 +43,12 @@ struct KernelRule {
   std::string chain;  // the rule's chain
   // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
   std::vector<std::string> expressions;
+  // For each expression: the bytes that it compares with, or its mask; none for other kinds.
+  std::vector<Bytes> compared;
   std::string comment;  // nft's comment, or that of iptables' comment match (also an expression)
   std::string target;   // the chain it jumps or goes to; empty: none
-  // The whole rule as libnftnl's object, for packet_path.h; nullptr if libnftnl does not understand
-  // all of it.
-  std::shared_ptr<const nftnl_rule> parsed;
+  // nullopt also if an extension of iptables, a program or a map decides.
+  std::optional<Verdict> verdict;
 };
 
 // Returns the expressions of `rule` as Rules() would show them if it were in the kernel.

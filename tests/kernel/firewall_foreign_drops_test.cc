@@ -1,5 +1,5 @@
 // Base chains of other programs at the forward hook, made by nft(8) and iptables(8): which of them
-// drop all new connections to a bridge of ours, or all from it.
+// drop everything, as their structure shows, without a word about our bridge or mark.
 #include "firewall/foreign_drops.h"
 #include "netlink/core/netns.h"
 #include "tests/support/world.h"
@@ -75,8 +75,6 @@ INSTANTIATE_TEST_SUITE_P(
          "nomad accept; }"},
         {"BehindOtherLinksThatItGoesTo",
          "chain f { AFTER drop; oifname \"docker*\" accept; oifname { eth1, eth2 } accept; }"},
-        {"OneFamily", "chain f { AFTER drop; meta nfproto ipv4 accept; }"},
-        {"OneFamilyByRule", "chain f { AFTER accept; meta nfproto ipv6 drop; }", kByRule},
         {"Rule",
          "chain f { AFTER accept; counter log prefix \"late: \" meta nftrace set 0 drop; }",
          kByRule},
@@ -93,32 +91,19 @@ INSTANTIATE_TEST_SUITE_P(
          "chain f { AFTER accept; ip protocol icmp accept; ip6 nexthdr icmpv6 accept; meta "
          "l4proto { icmp, ipv6-icmp } accept; udp dport 53 accept; drop; }",
          kByRule},
-        {"BehindWildcardsOfOtherLinks",
-         "chain f { AFTER drop; iifname { \"eth*\", \"docker*\" } accept; }"},
-        {"WildcardInASet",
-         "chain f { AFTER accept; iifname { \"eth*\", \"nom*\" } drop; }",
+        {"BehindAPortThatIsAccepted",
+         "chain ok { accept; }; chain f { AFTER drop; tcp dport 80 goto ok; tcp dport 1000-2000 "
+         "accept; tcp sport { 1, 2 } accept; icmp type echo-request accept; }"},
+        {"BehindAPortThatIsReturned",
+         "chain ask { tcp dport 80 return; drop; }; chain f { AFTER drop; jump ask; }",
          kByRule},
-        {"LinkInASet",
-         "set s { type ifname; elements = { nomad }; }; chain f { AFTER accept; oifname @s drop; }",
-         kByRule},
-        {"LinkInAMap",
-         "chain f { AFTER accept; iifname vmap { nomad : drop, eth0 : accept }; }",
-         kByRule},
-        {"LinkAndAddressOfAnother",
-         "chain f { AFTER drop; iifname . ip saddr { eth0 . 192.0.2.1 } accept; }"},
-        {"EmptySet", "set s { type ipv4_addr; }; chain f { AFTER drop; ip saddr @s accept; }"},
-        {"OtherMark", "chain f { AFTER drop; meta mark and 0x1000 == 0 accept; }"},
-        {"MarkTakenAway",
-         "chain e { type filter hook forward priority 5; meta mark set 0; }; chain f { AFTER drop; "
-         "meta mark and 0x1000 == 0x1000 accept; }"},
-        {"BitOfTheMarkTakenAway",
-         "chain e { type filter hook forward priority 5; meta mark set meta mark and 0xffffefff; "
-         "}; "
-         "chain f { AFTER drop; meta mark and 0x1000 == 0x1000 accept; }"},
-        {"MarkOfItsOwn", "chain f { AFTER accept; meta mark set 7; meta mark 7 drop; }", kByRule},
-        {"BitOfItsOwn",
-         "chain f { AFTER accept; meta mark set meta mark or 0x20; meta mark and 0x20 == 0x20 "
-         "drop; }",
+        {"BehindTheLoopback", "chain f { AFTER drop; iifname lo accept; }"},
+        {"BehindTwoOtherLinks",
+         "chain f { AFTER drop; iifname eth0 oifname eth1 accept; iifname eth1 oifname eth0 ct "
+         "state new accept; }"},
+        {"StateByMap",
+         "chain no { drop; }; chain f { AFTER accept; ct state vmap { established : accept, new : "
+         "jump no }; }",
          kByRule},
         {"Jump", "chain no { log; drop; }; chain f { AFTER accept; jump no; }", kByRule},
         {"JumpThatReturns",
@@ -130,21 +115,14 @@ INSTANTIATE_TEST_SUITE_P(
          "chain last { ct state established accept; }; chain f { AFTER drop; goto last; accept; "
          "}"},
         {"Return", "chain f { AFTER drop; return; accept; }"},
-        {"Continue",
-         "chain f { AFTER accept; iifname vmap { nomad : continue, eth0 : accept }; drop; }",
-         kByRule},
         {"BehindAMaybeDrop",
          "chain no { drop; }; chain f { AFTER drop; limit rate over 900/second jump no; tcp "
          "dport 25 reject; }"},
-        {"BehindAMaybeReturn",
-         "chain ask { tcp dport 80 return; drop; }; chain f { AFTER drop; jump ask; }"},
         {"BehindSeveralMaybeDrops",
          "chain f { AFTER accept; tcp dport 80 drop; ip saddr 192.0.2.1 drop; drop; }",
          kByRule},
         {"BehindAnAcceptOfAnotherBase",
          "chain e { type filter hook forward priority 5; accept; }; chain f { AFTER drop; }"},
-        {"FirstOfTwo",
-         "chain g { type filter hook forward priority 20; policy drop; }; chain f { AFTER drop; }"},
     }),
     kNameOf);
 
@@ -161,6 +139,22 @@ INSTANTIATE_TEST_SUITE_P(
         {"OtherHook", "chain f { type filter hook input priority 10; policy drop; }"},
         {"NoBase", "chain f { drop; }"},
         {"Dormant", "flags dormant; chain f { AFTER drop; }"},
+        {"Accept", "chain f { AFTER drop; counter accept; }"},
+        {"NewConnections", "chain f { AFTER drop; ct state new,established,related accept; }"},
+        {"NewConnectionsByMap",
+         "chain new { iifname . oifname { nomad . eth0 } accept; }; chain f { AFTER drop; ct state "
+         "vmap { established : accept, invalid : drop, new : jump new }; }"},
+        {"Invalid", "chain f { AFTER accept; ct state invalid drop; }"},
+        {"OtherLinkInBothDirections",
+         "chain f { AFTER drop; iifname eth0 accept; oifname { eth0, eth1 } accept; }"},
+        {"OtherLinkAndBridge", "chain f { AFTER drop; iifname eth0 oifname nomad accept; }"},
+        {"OtherLinkAndBridgeByJump",
+         "chain in { oifname nomad tcp dport 80 accept; }; chain f { AFTER drop; iifname eth0 jump "
+         "in; }"},
+        {"AllOfTcp", "chain f { AFTER drop; meta l4proto { tcp, udp } accept; }"},
+        {"OtherPorts", "chain f { AFTER drop; tcp dport != 25 accept; }"},
+        {"BridgeThatReturns",
+         "chain f { AFTER accept; iifname nomad return; oifname nomad return; drop; }"},
         {"Mark", "chain f { AFTER drop; meta mark and 0x1000 == 0x1000 accept; }"},
         {"MarkOrAnswers",
          "chain f { AFTER drop; ct state { established, related } accept; meta mark and 0x1000 "
@@ -215,7 +209,6 @@ INSTANTIATE_TEST_SUITE_P(
         {"BetweenBridges", "chain f { AFTER drop; oifname nomad accept; }"},
         {"LoadThatIsNotKnown",
          "chain f { AFTER drop; iifname nomad numgen inc mod 2 vmap { 0 : accept }; }"},
-        {"MaybeGoto", "chain ok { accept; }; chain f { AFTER drop; tcp dport 80 goto ok; drop; }"},
         {"MaybeJump", "chain no { drop; }; chain f { AFTER accept; tcp dport 80 jump no; }"},
         {"MaybeMap",
          "chain no { drop; }; chain f { AFTER accept; tcp dport vmap { 80 : drop, 81 : goto no "
@@ -225,6 +218,22 @@ INSTANTIATE_TEST_SUITE_P(
         {"Header",
          "chain f { AFTER drop; exthdr frag exists accept; tcp option maxseg size 9 "
          "accept; }"},
+        {"OneFamily", "chain f { AFTER drop; meta nfproto ipv4 accept; }"},
+        {"DropOfAFamily", "chain f { AFTER accept; meta nfproto ipv6 drop; }"},
+        {"WildcardsOfOtherLinks",
+         "chain f { AFTER drop; iifname { \"eth*\", \"docker*\" } accept; }"},
+        {"DropByWildcard", "chain f { AFTER accept; iifname { \"eth*\", \"nom*\" } drop; }"},
+        {"DropOfABridge",
+         "set s { type ifname; elements = { nomad }; }; chain f { AFTER accept; oifname @s drop; "
+         "}"},
+        {"DropOfABridgeByMap",
+         "chain f { AFTER accept; iifname vmap { nomad : drop, eth0 : accept }; }"},
+        {"LinkAndAddressOfAnother",
+         "chain f { AFTER drop; iifname . ip saddr { eth0 . 192.0.2.1 } accept; }"},
+        {"EmptySet", "set s { type ipv4_addr; }; chain f { AFTER drop; ip saddr @s accept; }"},
+        {"OtherMark", "chain f { AFTER drop; meta mark and 0x1000 == 0 accept; }"},
+        {"MapOfLinks",
+         "chain f { AFTER accept; iifname vmap { nomad : continue, eth0 : accept }; drop; }"},
         {"Dynamic",
          "set s { type ipv4_addr; flags dynamic; size 9; }; chain f { AFTER accept; add @s { ip "
          "saddr limit rate over 9/second } drop; }"},
@@ -242,6 +251,24 @@ TEST_F(ForeignDrops, IncludeOtherTablesOfIptables) {
   EXPECT_EQ(Found(), "");
 }
 
+TEST_F(ForeignDrops, AreInTheOrderOfTheKernel) {
+  Add("chain g { type filter hook forward priority 20; policy drop; }; chain f { AFTER drop; }");
+  EXPECT_EQ(Found(),
+            "chain g of table inet mine (policy drop) comes after ours and drops\n"
+            "chain f of table inet mine (policy drop) comes after ours and drops");
+}
+
+TEST_F(ForeignDrops, AreOpenedByTheirCommands) {
+  host().Nft("add element inet nomad-bridge bridges { \"br-other\" }");
+  Add("chain f { AFTER drop; }; chain g { BEFORE drop; }");
+  for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
+    host().Shell(drop.fix);
+  }
+  EXPECT_EQ(Found(), "");
+  const std::string rules = host().Must(Words("nft list chain inet mine g"));
+  EXPECT_THAT(rules, AllOf(HasSubstr("iifname \"nomad\""), HasSubstr("oifname \"br-other\"")));
+}
+
 // The last element of the map, "*", stands for all keys that no other element has.
 TEST_F(ForeignDrops, IncludeTheCatchAllElementOfAMap) {
   if (host()
@@ -250,14 +277,11 @@ TEST_F(ForeignDrops, IncludeTheCatchAllElementOfAMap) {
           .exit_code != 0) {
     return;  // before Linux 5.13
   }
-  Add("chain f { AFTER accept; }");
-  const auto found_with = [&](const char* map) {
-    host().Nft(Format("flush chain inet mine f; add rule inet mine f {}", map));
-    return Found();
-  };
-  EXPECT_EQ(found_with("iifname vmap { eth0 : accept, * : drop }"), kByRule);
-  EXPECT_EQ(found_with("iifname vmap { nomad : accept, * : drop }"), "");
-  EXPECT_EQ(found_with("tcp dport vmap { 80 : accept, * : drop }"), "");
+  Add("chain f { AFTER accept; ct state vmap { established : accept, * : drop }; }");
+  EXPECT_EQ(Found(), kByRule);
+  host().Nft(
+      "flush chain inet mine f; add rule inet mine f ct state vmap { new : accept, * : drop }");
+  EXPECT_EQ(Found(), "");
 }
 
 // We know neither what a program that reads the queue decides, nor what an xt match tests.
@@ -268,15 +292,6 @@ TEST_F(ForeignDrops, LeaveOutRulesThatExtensionsDecide) {
     EXPECT_EQ(Found(), "") << rule;
     host().Must(Words("iptables -t mangle -F FORWARD"));
   }
-}
-
-TEST_F(ForeignDrops, LeaveOutRulesOnAMarkThatAnExtensionMaySet) {
-  Add("chain f { BEFORE drop; meta mark and 0x1000 == 0x1000 accept; }");
-  EXPECT_EQ(Found(), kBefore);
-  for (const char* const program : {"iptables", "ip6tables"}) {
-    host().Must(Words(Cat(program, " -t mangle -A FORWARD -j MARK --set-mark 0x1000")));
-  }
-  EXPECT_EQ(Found(), "");
 }
 
 }  // namespace
