@@ -28,8 +28,9 @@ Json TrafficJson(const rtnl::Counters& counters) {
   return {{"bytes", counters.bytes}, {"packets", counters.packets}, {"dropped", counters.dropped}};
 }
 
-Json NullIfEmpty(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
+Json AddressesJson(const Attachment& attachment) {
+  const std::optional<state::Record>& record = attachment.record;
+  return record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json();
 }
 
 }  // namespace
@@ -70,76 +71,81 @@ std::string ShowBytes(std::uint64_t bytes) {
   return Cat(bytes, tenths != 0 && bytes < kWhole ? Cat('.', tenths) : "", kUnits[unit]);
 }
 
-std::string ShowAddresses(const Attachment& attachment, Extent extent) {
-  if (!attachment.record) {
-    return kUnknownText;
-  }
-  std::string text;
-  for (const Cidr& address : attachment.record->ipam.addresses) {
-    text += Cat(text.empty() ? "" : " ", address.address);
-    if (extent == Extent::kFirst) {
-      break;
-    }
-  }
-  return OrDash(text);
-}
-
-std::string ShowPorts(const Attachment& attachment) {
-  if (!attachment.record) {
-    return kUnknownText;
-  }
-  // Without a host address, the IPv4 and the IPv6 mapping of a port become one entry.
-  std::map<std::tuple<std::uint16_t, std::string, std::uint16_t>, std::set<std::string>> protocols;
-  for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
-    const std::string ip = port.host_ip ? Bracketed(*port.host_ip) : "";
-    protocols[{port.host_port, ip, port.container_port}].emplace(Text(port.protocol));
-  }
-  std::string text;
-  for (const auto& [port, names] : protocols) {
-    const auto& [host_port, ip, container_port] = port;
-    text +=
-        Cat(text.empty() ? "" : " ", ip, ip.empty() ? "" : ":", host_port, "->", container_port);
-    text += Cat('/', Joined(names, ","));
-  }
-  return OrDash(text);
-}
-
-Cell ShowState(const Attachment& attachment) {
-  const bool is_passing = attachment.state == State::kMaking || attachment.state == State::kLeaving;
-  const Colour colour = attachment.state == State::kOk ? Colour::kGood
-                        : is_passing                   ? Colour::kDoubtful
-                                                       : Colour::kBad;
-  return {std::string(Text(attachment.state)), colour};
-}
-
-std::string ShowAgeOf(const Attachment& attachment) {
-  const std::uint64_t created = attachment.record ? attachment.record->created : 0;
-  return created == 0
-             ? "-"
-             : ShowAge(std::chrono::system_clock::now() -
-                       std::chrono::system_clock::from_time_t(static_cast<std::time_t>(created)));
-}
-
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
   const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
   return {{"allocation", attachment.Allocation()},
-          {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
-          {"job", NullIfEmpty(attachment.Label(cni::kJob))},
-          {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
+          {"namespace", OrNull(attachment.Label(cni::kNamespace))},
+          {"job", OrNull(attachment.Label(cni::kJob))},
+          {"group", OrNull(attachment.Label(cni::kGroup))},
           {"network", attachment.id.network},
           {"containerId", attachment.id.container_id},
           {"interface", attachment.id.ifname},
           {"state", Text(attachment.state)},
           {"created", record && record->created != 0 ? Json(record->created) : Json()},
-          {"problem", NullIfEmpty(attachment.problem)},
-          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
+          {"problem", OrNull(attachment.problem)},
+          {"addresses", AddressesJson(attachment)},
           {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
           {"netns", record ? Json(record->netns_path) : Json()},
-          {"hostVeth", NullIfEmpty(attachment.host_veth)},
-          {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
+          {"hostVeth", OrNull(attachment.host_veth)},
+          {"bridge", OrNull(BridgeOf(attachment, inventory))},
           {"received", counters ? TrafficJson(counters->sent) : Json()},
           {"sent", counters ? TrafficJson(counters->received) : Json()}};
+}
+
+Cell ShowShortId(const Json& id) {
+  return ShortId(id);
+}
+
+Cell ShowAddresses(const Json& addresses) {
+  return addresses.is_null() ? kUnknownText
+                             : OrDash(Joined(addresses, " ", [](const std::string& cidr) {
+                                 return cidr.substr(0, cidr.find('/'));
+                               }));
+}
+
+Cell ShowFirstAddress(const Json& addresses) {
+  return ShowAddresses(addresses.empty() ? addresses : Json::array({addresses.front()}));
+}
+
+Cell ShowPorts(const Json& ports) {
+  if (ports.is_null()) {
+    return kUnknownText;
+  }
+  // Without a host address, the IPv4 and the IPv6 mapping of a port become one entry.
+  std::map<std::tuple<int, std::string, int>, std::set<std::string>> protocols;
+  for (const Json& port : ports) {
+    const Json& ip = port.at("hostIp");
+    protocols[{port.at("hostPort").get<int>(),
+               ip.is_null() ? "" : Cat(Bracketed(Ip::Parse(ip.get<std::string>()).value()), ':'),
+               port.at("containerPort").get<int>()}]
+        .insert(port.at("protocol"));
+  }
+  return OrDash(Joined(protocols, " ", [](const auto& each) {
+    const auto& [host_port, ip, container_port] = each.first;
+    return Cat(ip, host_port, "->", container_port, '/', Joined(each.second, ","));
+  }));
+}
+
+Cell ShowAgeSince(const Json& created) {
+  using Clock = std::chrono::system_clock;
+  return created.is_null() ? "-" : ShowAge(Clock::now() - Clock::from_time_t(created));
+}
+
+Cell ShowState(const Json& state) {
+  const bool is_passing = state == Text(State::kMaking) || state == Text(State::kLeaving);
+  const Colour colour = state == Text(State::kOk) ? Colour::kGood
+                        : is_passing              ? Colour::kDoubtful
+                                                  : Colour::kBad;
+  return {state, colour};
+}
+
+std::string ShowAddresses(const Attachment& attachment, Extent /*extent*/) {
+  return ShowAddresses(AddressesJson(attachment)).text;
+}
+
+Cell ShowState(const Attachment& attachment) {
+  return ShowState(Json(Text(attachment.state)));
 }
 
 }  // namespace nomad_bridge::cli

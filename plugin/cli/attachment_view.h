@@ -1,4 +1,4 @@
-// Shows an attachment: as cells of a table, and as a JSON object.
+// Shows an attachment: as a JSON object, and the values of this object as cells of a table.
 //
 // Shapes   Ids are cut to eight characters. A missing value is "-", an unknown value "?" (JSON:
 //          null). Ports: "8080->80/tcp,udp"; if a port is published on only one address of the
@@ -19,16 +19,22 @@ namespace nomad_bridge::cli {
 [[nodiscard]] std::string ShortId(const std::string& id);
 [[nodiscard]] std::string OrDash(const std::string& text);
 [[nodiscard]] std::string ShowBytes(std::uint64_t bytes);
-
-enum class Extent { kFirst, kAll };
-[[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
-[[nodiscard]] std::string ShowPorts(const Attachment& attachment);
 // Returns a duration in its largest whole unit: "3m".
 [[nodiscard]] std::string ShowAge(std::chrono::system_clock::duration age);
-// Returns the time since the attachment's ADD: "3m"; "-" if it is unknown.
-[[nodiscard]] std::string ShowAgeOf(const Attachment& attachment);
-[[nodiscard]] Cell ShowState(const Attachment& attachment);
 
 [[nodiscard]] Json ToJson(const Attachment& attachment, const Inventory& inventory);
+
+// Cells for values of ToJson().
+[[nodiscard]] Cell ShowShortId(const Json& id);
+[[nodiscard]] Cell ShowAddresses(const Json& addresses);
+[[nodiscard]] Cell ShowFirstAddress(const Json& addresses);
+[[nodiscard]] Cell ShowPorts(const Json& ports);
+[[nodiscard]] Cell ShowAgeSince(const Json& created);
+[[nodiscard]] Cell ShowState(const Json& state);
+
+// The same for an attachment.
+enum class Extent { kAll };
+[[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
+[[nodiscard]] Cell ShowState(const Attachment& attachment);
 
 }  // namespace nomad_bridge::cli

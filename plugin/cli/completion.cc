@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <exception>
+#include <iterator>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -148,8 +149,10 @@ Values ValuesOfKind(std::string_view kind) {
   } else if (kind == "NETWORK") {
     AddNetworksOfConfigs(values);
   } else if (kind == "state") {
-    const auto known = std::span(kStateNames).first(static_cast<std::size_t>(State::kUnknown));
-    values.insert(known.begin(), known.end());
+    std::ranges::transform(kStateNames, std::inserter(values, values.end()), [](const auto& state) {
+      return std::string(state.second);
+    });
+    values.erase(std::string(Text(State::kUnknown)));
   } else {
     state::Host host = state::Host::OpenToLook();
     const Inventory inventory = TakeInventory(host);

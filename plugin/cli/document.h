@@ -1,4 +1,5 @@
-// The JSON documents of -json, and small conversions for them.
+// The JSON documents of commands. A command builds one document; -json prints it as it is, and
+// tables and texts are printed from its values.
 //
 // Shapes  One object, "version" first; docs/schema/ has the fields of each command. Fields are only
 //         ever added. A value that cannot be read is null. The output is well-formed UTF-8, even if
@@ -6,10 +7,11 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
 #include "plugin/cli/terminal.h"
 
 namespace nomad_bridge::cli {
@@ -18,11 +20,21 @@ namespace nomad_bridge::cli {
 using Json = nlohmann::ordered_json;
 
 // Prints the document on stdout, with "version" as the first field. Throws as Print() does.
-inline void PrintDocument(const Json& fields) {
-  Json document = {{"version", 1}};
-  document.update(fields);
-  Print(Cat(document.dump(2, ' ', false, Json::error_handler_t::replace), '\n'));
-}
+void PrintDocument(const Json& fields);
+
+// Returns the text of a string or a number; "-" for null and an empty string.
+[[nodiscard]] std::string PlainText(const Json& value);
+[[nodiscard]] Cell ShowPlain(const Json& value);
+
+struct Column {
+  const char* header;
+  const char* pointer;  // of the value in a row: "/target/by"; "" is the whole row
+  Cell (*show)(const Json& value) = ShowPlain;  // gets null if the row lacks the value
+  Cuts cuts = Cuts::kNever;
+};
+
+// Returns a table with a line for each of `rows`.
+[[nodiscard]] std::string TableOf(const Json& rows, std::span<const Column> columns);
 
 // Returns null if `text` is empty.
 [[nodiscard]] inline Json OrNull(const std::string& text) {

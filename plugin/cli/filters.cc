@@ -33,10 +33,11 @@ void RefuseNonsense(const std::string& key, const std::string& glob) {
   if (key == "port" && !has_only("0123456789")) {
     refuse("a number, or a glob of numbers");
   }
-  if (key == "state" && std::ranges::none_of(kStateNames, [&](const char* state) {
-        return ::fnmatch(glob.c_str(), state, 0) == 0;
+  if (key == "state" && std::ranges::none_of(kStateNames, [&](const auto& state) {
+        return ::fnmatch(glob.c_str(), state.second.data(), 0) == 0;
       })) {
-    refuse(Cat(Joined(kStateNames, " "), ", or a glob"));
+    refuse(Cat(Joined(kStateNames, " ", [](const auto& state) { return state.second; }),
+               ", or a glob"));
   }
 }
 

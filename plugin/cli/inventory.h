@@ -19,7 +19,6 @@
 // Errors   kKernel. A record that cannot be read is no error: its attachment is listed.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "base/attachment_id.h"
+#include "base/names.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
 #include "plugin/state/host.h"
@@ -47,19 +47,19 @@ enum class State {
   kUnknown
 };
 
-constexpr std::array kStateNames = {"ok",
-                                    "unplugged",
-                                    "making",
-                                    "leaving",
-                                    "dead",
-                                    "unrecorded",
-                                    "unreadable",
-                                    "rules-wrong",
-                                    "rules-unknown",
-                                    "?"};
+constexpr Names<State, 10> kStateNames = {{{State::kOk, "ok"},
+                                           {State::kUnplugged, "unplugged"},
+                                           {State::kMaking, "making"},
+                                           {State::kLeaving, "leaving"},
+                                           {State::kDead, "dead"},
+                                           {State::kUnrecorded, "unrecorded"},
+                                           {State::kUnreadable, "unreadable"},
+                                           {State::kRulesWrong, "rules-wrong"},
+                                           {State::kRulesUnknown, "rules-unknown"},
+                                           {State::kUnknown, "?"}}};
 
 [[nodiscard]] constexpr std::string_view Text(State state) {
-  return kStateNames.at(static_cast<std::size_t>(state));
+  return NameOf(kStateNames, state);
 }
 
 struct Attachment {

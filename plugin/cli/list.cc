@@ -1,9 +1,5 @@
-#include "base/list.h"
-
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <utility>
 
 #include <unistd.h>
 
@@ -16,86 +12,34 @@
 namespace nomad_bridge::cli {
 namespace {
 
-std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, bool is_wide) {
-  std::vector<Cell> row = {is_wide ? attachment.Allocation() : ShortId(attachment.Allocation()),
-                           OrDash(attachment.Label(cni::kNamespace)),
-                           OrDash(attachment.Label(cni::kJob)),
-                           OrDash(attachment.Label(cni::kGroup)),
-                           ShowAddresses(attachment, is_wide ? Extent::kAll : Extent::kFirst),
-                           ShowPorts(attachment),
-                           attachment.id.network};
-  if (is_wide) {
-    const std::optional<rtnl::Link>& link = attachment.link;
-    const auto counters =
-        link ? link->counters.value_or(rtnl::LinkCounters()) : rtnl::LinkCounters();
-    Append(row,
-           {attachment.id.ifname,
-            OrDash(attachment.host_veth),
-            OrDash(BridgeOf(attachment, inventory)),
-            link ? ShowBytes(counters.sent.bytes) : "-",
-            link ? ShowBytes(counters.received.bytes) : "-"});
-  }
-  Append(row, {ShowAgeOf(attachment)});
-  row.push_back(ShowState(attachment));
-  return row;
+Cell ShowTraffic(const Json& bytes) {
+  return bytes.is_null() ? "-" : ShowBytes(bytes);
 }
 
-std::string ShowUsage(const Usage& usage, std::string_view what) {
-  constexpr std::uint64_t kMillion = 1'000'000;
-  // IPv6 networks have so many addresses that nobody reads all twenty digits.
-  return usage.free() > kMillion ? Cat("more than a million ", what)
-                                 : Format("{} of {} {}", usage.free(), usage.total, what);
-}
+constexpr std::array kColumns = {Column{"ALLOC", "/allocation", ShowShortId},
+                                 Column{"NS", "/namespace", ShowPlain, Cuts::kFirst},
+                                 Column{"JOB", "/job", ShowPlain, Cuts::kLast},
+                                 Column{"GROUP", "/group", ShowPlain, Cuts::kFirst},
+                                 Column{"ADDRESS", "/addresses", ShowFirstAddress},
+                                 Column{"PORTS", "/ports", ShowPorts, Cuts::kFirst},
+                                 Column{"NET", "/network", ShowPlain, Cuts::kFirst},
+                                 Column{"AGE", "/created", ShowAgeSince},
+                                 Column{"STATE", "/state", ShowState}};
 
-// Returns "?" for numbers that only root can see. Leaves out numbers that nobody can know, such as
-// the addresses of another IPAM plugin.
-std::string ShowFree(const Network& network, bool is_complete) {
-  std::vector<std::string> parts;
-  for (const auto& [usage, what] :
-       {std::pair{network.addresses, "addresses"}, std::pair{network.ports, "bridge ports"}}) {
-    if (usage) {
-      parts.push_back(ShowUsage(*usage, what));
-    } else if (!is_complete) {
-      parts.push_back(Cat("? ", what));
-    }
-  }
-  return parts.empty() ? "" : Cat(Joined(parts, " and "), " free");
-}
-
-// Returns the summary, with a line for each network if there are several.
-std::string Summary(const Inventory& inventory) {
-  const std::vector<Attachment>& shown = inventory.attachments;
-  std::vector<const Network*> networks;
-  for (const Network& network : inventory.networks) {
-    const auto is_in = [&](const Attachment& each) { return each.id.network == network.name; };
-    if (std::ranges::any_of(shown, is_in)) {
-      networks.push_back(&network);
-    }
-  }
-  std::string text = Counted(shown.size(), "attachment");
-  for (const Network* const network : networks) {
-    const std::string free = ShowFree(*network, inventory.is_complete);
-    if (!free.empty()) {
-      text += Cat(networks.size() == 1 ? "; " : Format("\n{}: ", network->name), free);
-    }
-  }
-  return Cat(text, '\n');
-}
-
-std::string ShowTable(const Inventory& inventory, bool is_wide) {
-  std::vector<std::string> headers = {"ALLOC", "NS", "JOB", "GROUP", "ADDRESS", "PORTS", "NET"};
-  if (is_wide) {
-    Append(headers, {"INTERFACE", "VETH", "BRIDGE", "IN", "OUT"});
-  }
-  Append(headers, {"AGE", "STATE"});
-  using Cut = std::vector<std::string_view>;
-  Table table(
-      headers, is_wide ? Cut() : Cut({"NS", "GROUP", "PORTS", "NET"}), is_wide ? "" : "JOB");
-  for (const Attachment& attachment : inventory.attachments) {
-    table.Add(Row(attachment, inventory, is_wide));
-  }
-  return table.Text();
-}
+constexpr std::array kWideColumns = {Column{"ALLOC", "/allocation"},
+                                     Column{"NS", "/namespace"},
+                                     Column{"JOB", "/job"},
+                                     Column{"GROUP", "/group"},
+                                     Column{"ADDRESS", "/addresses", ShowAddresses},
+                                     Column{"PORTS", "/ports", ShowPorts},
+                                     Column{"NET", "/network"},
+                                     Column{"INTERFACE", "/interface"},
+                                     Column{"VETH", "/hostVeth"},
+                                     Column{"BRIDGE", "/bridge"},
+                                     Column{"IN", "/received/bytes", ShowTraffic},
+                                     Column{"OUT", "/sent/bytes", ShowTraffic},
+                                     Column{"AGE", "/created", ShowAgeSince},
+                                     Column{"STATE", "/state", ShowState}};
 
 Json UsageJson(const std::optional<Usage>& usage) {
   return usage ? Json{{"used", usage->used}, {"free", usage->free()}, {"total", usage->total}}
@@ -111,22 +55,64 @@ Json Document(const Inventory& inventory) {
             {"bridgePorts", UsageJson(network.ports)}};
   };
   return {{"attachments", ArrayOf(inventory.attachments, attachment_json)},
-          {"networks", ArrayOf(inventory.networks, network_json)}};
+          {"networks", ArrayOf(inventory.networks, network_json)},
+          {"complete", inventory.is_complete}};
 }
 
-void Show(const Inventory& inventory, const Arguments& arguments) {
+std::string TableOfList(const Json& document, const Arguments& arguments) {
+  const Json& rows = document.at("attachments");
+  return arguments.Has("wide") ? TableOf(rows, kWideColumns) : TableOf(rows, kColumns);
+}
+
+// Returns "4091 of 4093 addresses"; "? addresses" if only root can see how many. Returns an empty
+// text for numbers that nobody can know, such as the addresses of another IPAM plugin.
+std::string ShowUsage(const Json& usage, std::string_view what, bool is_complete) {
+  constexpr std::uint64_t kMillion = 1'000'000;
+  if (usage.is_null()) {
+    return is_complete ? "" : Cat("? ", what);
+  }
+  // IPv6 networks have so many addresses that nobody reads all twenty digits.
+  const std::uint64_t free = usage.at("free");
+  return free > kMillion ? Cat("more than a million ", what)
+                         : Format("{} of {} {}", free, PlainText(usage.at("total")), what);
+}
+
+// Returns the summary, with a line for each network if there are several.
+std::string Summary(const Json& document) {
+  const Json& shown = document.at("attachments");
+  const bool is_complete = document.at("complete");
+  std::vector<const Json*> networks;
+  for (const Json& network : document.at("networks")) {
+    const auto is_in = [&](const Json& each) { return each.at("network") == network.at("name"); };
+    if (std::ranges::any_of(shown, is_in)) {
+      networks.push_back(&network);
+    }
+  }
+  std::string text = Counted(shown.size(), "attachment");
+  for (const Json* const network : networks) {
+    std::vector parts = {ShowUsage(network->at("addresses"), "addresses", is_complete),
+                         ShowUsage(network->at("bridgePorts"), "bridge ports", is_complete)};
+    std::erase(parts, "");
+    if (!parts.empty()) {
+      const std::string name = PlainText(network->at("name"));
+      text += Cat(
+          networks.size() == 1 ? "; " : Format("\n{}: ", name), Joined(parts, " and "), " free");
+    }
+  }
+  return Cat(text, '\n');
+}
+
+void Show(const Json& document, const Arguments& arguments) {
   if (arguments.Has("json")) {
-    return PrintDocument(Document(inventory));
+    return PrintDocument(document);
   }
   if (!arguments.Has("q")) {
-    Print(ShowTable(inventory, arguments.Has("wide")));
-    return WriteBestEffort(STDERR_FILENO, Summary(inventory));
+    Print(TableOfList(document, arguments));
+    return WriteBestEffort(STDERR_FILENO, Summary(document));
   }
-  std::string ids;
-  for (const Attachment& attachment : inventory.attachments) {
-    ids += Cat(attachment.Allocation(), '\n');
-  }
-  Print(ids);
+  Print(Joined(document.at("attachments"), "", [](const Json& each) {
+    return Cat(PlainText(each.at("allocation")), '\n');
+  }));
 }
 
 Inventory TakeSelected(state::Host& host, const Filters& filters) {
@@ -144,11 +130,9 @@ void Watch(state::Host& host, const Filters& filters, const Arguments& arguments
   constexpr std::chrono::milliseconds kPause{2000};
   const KeyMode keys;
   do {
-    const Inventory inventory = TakeSelected(host, filters);
-    Print(Cat(kClearScreen,
-              ShowTable(inventory, arguments.Has("wide")),
-              Summary(inventory),
-              "any key ends this\n"));
+    const Json document = Document(TakeSelected(host, filters));
+    Print(Cat(
+        kClearScreen, TableOfList(document, arguments), Summary(document), "any key ends this\n"));
   } while (!keys.Await(kPause));
 }
 
@@ -164,7 +148,7 @@ int RunList(const Arguments& arguments) {
   if (!inventory.is_complete && AsksForUntold(filters)) {
     return kUnknown;
   }
-  Show(inventory, arguments);
+  Show(Document(inventory), arguments);
   return inventory.attachments.empty() && !filters.empty() ? kNo : kYes;
 }
 

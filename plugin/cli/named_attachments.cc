@@ -1,6 +1,7 @@
 #include "plugin/cli/named_attachments.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/list.h"
 #include "base/log.h"
@@ -71,18 +72,12 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   });
 }
 
-std::string Candidates(const Attachments& found) {
-  Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NET"}, {"GROUP", "NET"}, "JOB");
-  for (const Attachment* const each : found) {
-    table.Add({each->Allocation(),
-               OrDash(each->Label(cni::kJob)),
-               OrDash(each->Label(cni::kGroup)),
-               OrDash(each->host_veth),
-               ShowAddresses(*each, Extent::kFirst),
-               each->id.network});
-  }
-  return table.Text();
-}
+constexpr std::array kCandidateColumns = {Column{"ALLOC", "/allocation"},
+                                          Column{"JOB", "/job", ShowPlain, Cuts::kLast},
+                                          Column{"GROUP", "/group", ShowPlain, Cuts::kFirst},
+                                          Column{"VETH", "/hostVeth"},
+                                          Column{"ADDRESS", "/addresses", ShowFirstAddress},
+                                          Column{"NET", "/network", ShowPlain, Cuts::kFirst}};
 
 // Returns the attachments that `word` names. Returns none, with a remark on stderr, if there are
 // none, or if some `differ` from the first.
@@ -108,7 +103,9 @@ Attachments Find(const Inventory& inventory, const std::string& word, const auto
   }
   const auto is_other = [&](const Attachment* each) { return differ(*each, *found.front()); };
   if (std::ranges::any_of(found, is_other)) {
-    LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
+    const Json rows =
+        ArrayOf(found, [&](const Attachment* each) { return ToJson(*each, inventory); });
+    LogLine("'{}' may be any of these:\n{}", word, TableOf(rows, kCandidateColumns));
     return {};
   }
   return found;

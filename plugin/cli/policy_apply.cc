@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
@@ -25,78 +24,14 @@ constexpr std::array kApplyFlags = {kDryRunFlag,
                                     Flag{"v", nullptr, "a row for each allocation"},
                                     kJsonFlag};
 
-// Returns "namespaces -> namespaces, api"; "namespaces" if nothing has changed.
-std::string Changed(const std::string& before, const std::string& after) {
-  return before == after ? after : Format("{} -> {}", before, after);
-}
-
 std::string AllocationOf(const state::Record& record) {
   const cni::ShortLabels labels = cni::Shorten(record.labels);
   const auto found = labels.find(cni::kAllocation);
   return found != labels.end() ? found->second : record.id.container_id;
 }
 
-// What was applied, or what a dry run would apply.
-struct Applied {
-  bool is_dry = false;
-  std::size_t policies = 0;
-  bool are_all_audited = false;  // true only if there are policies
-  const policy::Program& program;
-  attachment::ApplyReport report = {};
-  std::optional<std::size_t> cut = {};  // ended connections; nullopt without -cut
-};
-
-// Returns the last cells of a row: the policies that apply before and after.
-std::vector<Cell> ReachCells(const Applied& applied, const cni::Workload& workload) {
-  const Reach before = ReachOf(applied.report.former, workload);
-  const Reach after = ReachOf(applied.program, workload);
-  return {Changed(before.in, after.in), Changed(before.out, after.out)};
-}
-
-std::vector<Cell> WorkloadCells(const cni::Workload& workload) {
-  return {OrDash(workload.nomad_namespace), OrDash(workload.job), OrDash(workload.group)};
-}
-
-// Returns a table with a row for each group. All children of a periodic job are one row: they have
-// the same policies.
-std::string GroupTable(const Applied& applied) {
-  std::map<cni::Workload, std::size_t> counts;
-  for (const state::Record& record : applied.report.changed) {
-    cni::Workload workload = record.Workload();
-    workload.job = cni::ParentJob(workload.job);
-    ++counts[workload];
-  }
-  Table table({"NS", "JOB", "GROUP", "ALLOCS", "REACHED BY", "REACHES BY"},
-              {"NS", "GROUP", "REACHED BY", "REACHES BY"},
-              "JOB");
-  for (const auto& [workload, count] : counts) {
-    std::vector<Cell> row = WorkloadCells(workload);
-    row.emplace_back(Cat(count));
-    Append(row, ReachCells(applied, workload));
-    table.Add(row);
-  }
-  return table.Text();
-}
-
-std::string AllocationTable(const Applied& applied) {
-  Table table({"ALLOC", "NS", "JOB", "GROUP", "REACHED BY", "REACHES BY"},
-              {"NS", "GROUP", "REACHED BY", "REACHES BY"},
-              "JOB");
-  for (const state::Record& record : applied.report.changed) {
-    std::vector<Cell> row = {ShortId(AllocationOf(record))};
-    Append(row, WorkloadCells(record.Workload()));
-    Append(row, ReachCells(applied, record.Workload()));
-    table.Add(row);
-  }
-  return table.Text();
-}
-
-Json ReachJson(const Reach& reach) {
-  return {{"reachedBy", reach.in}, {"reachesBy", reach.out}};
-}
-
-Json Document(const Applied& applied) {
-  const auto change_json = [&](const state::Record& record) -> Json {
+Json ChangesJson(const attachment::ApplyReport& report, const policy::Program& program) {
+  return ArrayOf(report.changed, [&](const state::Record& record) -> Json {
     const cni::Workload workload = record.Workload();
     return {{"allocation", AllocationOf(record)},
             {"containerId", record.id.container_id},
@@ -104,24 +39,70 @@ Json Document(const Applied& applied) {
             {"namespace", workload.nomad_namespace},
             {"job", workload.job},
             {"group", workload.group},
-            {"before", ReachJson(ReachOf(applied.report.former, workload))},
-            {"after", ReachJson(ReachOf(applied.program, workload))}};
-  };
-  return {{"dryRun", applied.is_dry},
-          {"policies", applied.policies},
-          {"changed", ArrayOf(applied.report.changed, change_json)},
-          {"cut", applied.cut.value_or(0)}};
+            {"before", ReachJson(report.former, workload)},
+            {"after", ReachJson(program, workload)}};
+  });
 }
 
-// "3 policies in force; the reach of 2 attachments has changed; 1 connection ended"
-std::string Summary(const Applied& applied) {
+// Returns "namespaces -> namespaces, api"; "namespaces" if nothing has changed.
+Cell ShowChange(const Json& row, const char* key) {
+  const std::string before = row.at("before").at(key);
+  const std::string after = row.at("after").at(key);
+  return before == after ? after : Format("{} -> {}", before, after);
+}
+
+Cell ShowReachedBy(const Json& row) {
+  return ShowChange(row, "reachedBy");
+}
+
+Cell ShowReachesBy(const Json& row) {
+  return ShowChange(row, "reachesBy");
+}
+
+constexpr std::array kGroupColumns = {Column{"NS", "/namespace", ShowPlain, Cuts::kFirst},
+                                      Column{"JOB", "/job", ShowPlain, Cuts::kLast},
+                                      Column{"GROUP", "/group", ShowPlain, Cuts::kFirst},
+                                      Column{"ALLOCS", "/allocations"},
+                                      Column{"REACHED BY", "", ShowReachedBy, Cuts::kFirst},
+                                      Column{"REACHES BY", "", ShowReachesBy, Cuts::kFirst}};
+
+constexpr std::array kAllocationColumns = {Column{"ALLOC", "/allocation", ShowShortId},
+                                           Column{"NS", "/namespace", ShowPlain, Cuts::kFirst},
+                                           Column{"JOB", "/job", ShowPlain, Cuts::kLast},
+                                           Column{"GROUP", "/group", ShowPlain, Cuts::kFirst},
+                                           Column{"REACHED BY", "", ShowReachedBy, Cuts::kFirst},
+                                           Column{"REACHES BY", "", ShowReachesBy, Cuts::kFirst}};
+
+// Returns a row for each group. All children of a periodic job are one row: they have the same
+// policies.
+Json ByGroup(const Json& changed) {
+  std::map<std::array<std::string, 3>, Json> groups;
+  for (Json row : changed) {
+    row["job"] = cni::ParentJob(row.at("job"));
+    row["allocations"] = 0;
+    Json& group = groups[{row.at("namespace"), row.at("job"), row.at("group")}];
+    if (group.is_null()) {
+      group = row;
+    }
+    group["allocations"] = group.at("allocations").get<int>() + 1;
+  }
+  return ArrayOf(groups, [](const auto& each) { return each.second; });
+}
+
+// Returns "3 policies in force; the reach of 2 attachments has changed; 1 connection ended".
+std::string Summary(const Json& document,
+                    const std::vector<policy::Policy>& policies,
+                    bool is_cut) {
+  const bool is_dry = document.at("dryRun");
+  const bool are_all_audited =
+      !policies.empty() && std::ranges::all_of(policies, &policy::Policy::is_audited);
   return Format("{} {}{}; the reach of {} {}{}\n",
-                Counted(applied.policies, "policy"),
-                applied.is_dry ? "read" : "in force",
-                applied.are_all_audited ? ", all in audit mode: nothing is closed" : "",
-                Counted(applied.report.changed.size(), "attachment"),
-                applied.is_dry ? "would change" : "has changed",
-                applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
+                Counted(policies.size(), "policy"),
+                is_dry ? "read" : "in force",
+                are_all_audited ? ", all in audit mode: nothing is closed" : "",
+                Counted(document.at("changed").size(), "attachment"),
+                is_dry ? "would change" : "has changed",
+                is_cut ? Format("; {} ended", Counted(document.at("cut"), "connection")) : "");
 }
 
 // Throws if the directory is missing and the policies in force cannot be read. An apply would then
@@ -140,12 +121,12 @@ void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
   }
 }
 
-void PrintApplied(const Applied& applied, bool is_verbose) {
-  if (!applied.report.changed.empty()) {
-    Print(is_verbose ? AllocationTable(applied) : GroupTable(applied));
+std::string ShowChanges(const Json& changed, bool is_verbose) {
+  if (changed.empty()) {
+    return "";
   }
-  WriteBestEffort(STDERR_FILENO, Summary(applied));
-  RemarkOnUnseen(applied.report.unseen);
+  return is_verbose ? TableOf(changed, kAllocationColumns)
+                    : TableOf(ByGroup(changed), kGroupColumns);
 }
 
 void RemarkOnNone(const policy::Policies& policies, const std::string& directory) {
@@ -158,13 +139,7 @@ void RemarkOnNone(const policy::Policies& policies, const std::string& directory
   }
 }
 
-// Ends the connections that the policies in force refuse, if that is asked for. In any case lets
-// connections that an earlier -cut has ended begin anew if they are allowed by now.
-std::optional<std::size_t> Cut(state::Host& host, bool is_asked) {
-  using More = conntrack::Conntrack::More;
-  const std::size_t cut = attachment::CutRefused(host, is_asked ? More::kAll : More::kNone);
-  return is_asked ? std::optional(cut) : std::nullopt;
-}
+using More = conntrack::Conntrack::More;
 
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
@@ -176,26 +151,34 @@ int RunApply(const Arguments& arguments) {
   const policy::Policies policies = ReadRemarking(directory);
   const policy::Program program(policies);
   state::Host host = state::Host::Open();
-  Applied applied{
-      .is_dry = ModeOf(arguments) == Mode::kLook,
-      .policies = policies.policies.size(),
-      .are_all_audited = !policies.policies.empty() &&
-                         std::ranges::all_of(policies.policies, &policy::Policy::is_audited),
-      .program = program};
   RequireReadOrDirectory(host, directory);
   // If the directory does not exist and nothing was applied before, writes nothing: every ADD would
   // have to read the file.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
   RemarkOnNone(policies, directory);
+  const bool is_dry = ModeOf(arguments) == Mode::kLook;
+  const bool is_cut = arguments.Has("cut") && !is_dry;
+  attachment::ApplyReport report;
+  std::size_t cut = 0;
   if (!has_none) {
-    applied.report = attachment::ApplyPolicies(
+    report = attachment::ApplyPolicies(
         host, program, policies.are_named ? directory : std::string(), ModeOf(arguments));
-    applied.cut = applied.is_dry ? std::nullopt : Cut(host, arguments.Has("cut"));
   }
+  if (!has_none && !is_dry) {
+    // Even without -cut: connections that an earlier -cut has ended may begin anew if they are
+    // allowed by now.
+    cut = attachment::CutRefused(host, is_cut ? More::kAll : More::kNone);
+  }
+  const Json document = {{"dryRun", is_dry},
+                         {"policies", policies.policies.size()},
+                         {"changed", ChangesJson(report, program)},
+                         {"cut", is_cut ? cut : 0}};
   if (arguments.Has("json")) {
-    PrintDocument(Document(applied));
+    PrintDocument(document);
   } else if (!has_none) {
-    PrintApplied(applied, arguments.Has("v"));
+    Print(ShowChanges(document.at("changed"), arguments.Has("v")));
+    WriteBestEffort(STDERR_FILENO, Summary(document, policies.policies, is_cut));
+    RemarkOnUnseen(report.unseen);
   }
   return kYes;
 }

@@ -1,6 +1,7 @@
 #include "plugin/cli/policy_flows.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -98,13 +99,13 @@ Json PeerJson(const policy::End& end) {
   return selector;
 }
 
-std::string EntryFor(const Flow& flow, policy::Direction direction) {
+Json EntryFor(const Flow& flow, policy::Direction direction) {
   const bool is_to = direction == policy::Direction::kTo;
   Json entry = {{is_to ? "from" : "to", Json::array({PeerJson(is_to ? flow.from : flow.to)})}};
   if (HasPort(flow.protocol) || flow.protocol == IPPROTO_ICMP) {
     entry["ports"] = Json::array({PortText(flow)});
   }
-  return entry.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return entry;
 }
 
 // Sets the policy and the entry that would allow the flow. If several policies refuse it together
@@ -165,15 +166,52 @@ Flow Decode(const nft::Socket::Noted& noted, Family family, const Holders& holde
 }
 
 std::string DecisionText(const Flow& flow) {
-  const std::string would = flow.now.WouldBeRefusedBy();
-  if (!flow.now.is_allowed) {
-    return Cat("refused by ", flow.now.By());
+  if (flow.IsAllowedNow()) {
+    return "allowed";
   }
-  if (!would.empty()) {
-    return Cat("would be refused by ", would);
-  }
-  return flow.now.By().empty() ? "allowed now" : Cat("allowed now by ", flow.now.By());
+  return flow.now.is_allowed ? "would be refused" : "refused";
 }
+
+Json EndJson(const policy::End& end) {
+  const cni::Workload workload = end.workload.value_or(cni::Workload());
+  return {{"name", Text(end)},
+          {"address", end.address->Text()},
+          {"namespace", OrNull(workload.nomad_namespace)},
+          {"job", OrNull(workload.job)},
+          {"group", OrNull(workload.group)},
+          {"node", end.is_node}};
+}
+
+Json FlowJson(const Flow& flow) {
+  const std::string would = flow.now.WouldBeRefusedBy();
+  return {{"from", EndJson(flow.from)},
+          {"to", EndJson(flow.to)},
+          {"port", PortText(flow)},
+          {"tries", flow.tries},
+          {"secondsAgo", flow.seconds_ago},
+          {"refused", flow.is_refused},
+          {"allowedNow", flow.IsAllowedNow()},
+          {"is", DecisionText(flow)},
+          {"by", OrNull(would.empty() ? flow.now.By() : would)},
+          {"policy", OrNull(flow.policy)},
+          {"entry", flow.entry}};
+}
+
+// Returns "refused by api", "would be refused by api", "allowed now by api#0" or "allowed now".
+Cell ShowDecision(const Json& flow) {
+  const std::string by = flow.at("by").is_null() ? "" : Cat(" by ", PlainText(flow.at("by")));
+  return Cat(PlainText(flow.at("is")), flow.at("allowedNow") ? " now" : "", by);
+}
+
+constexpr std::array kFlowColumns = {
+    Column{"LAST",
+           "/secondsAgo",
+           [](const Json& ago) -> Cell { return ShowAge(std::chrono::seconds(ago)); }},
+    Column{"TRIES", "/tries"},
+    Column{"FROM", "/from/name", ShowPlain, Cuts::kFirst},
+    Column{"TO", "/to/name", ShowPlain, Cuts::kFirst},
+    Column{"PORT", "/port"},
+    Column{"IS", "", ShowDecision, Cuts::kFirst}};
 
 // Returns the flows in a set. Leaves out keys of another size: somebody may have put a set of
 // another type in the place of ours.
@@ -243,50 +281,25 @@ Usage UsageOfAuditedFlows(state::Host& host) {
   return UsageOf(host, rules::kAuditedFlows);
 }
 
-std::string ShowFlows(const Flows& flows) {
-  Table table({"LAST", "TRIES", "FROM", "TO", "PORT", "IS"}, {"FROM", "TO", "IS"});
-  std::set<std::pair<std::string, std::string>> entries;
-  for (const Flow& flow : flows.flows) {
-    table.Add({ShowAge(std::chrono::seconds(flow.seconds_ago)),
-               Cat(flow.tries),
-               Text(flow.from),
-               Text(flow.to),
-               PortText(flow),
-               DecisionText(flow)});
-    if (!flow.entry.empty()) {
-      entries.emplace(flow.policy, flow.entry);
-    }
-  }
-  std::string text = table.Text();
-  if (!entries.empty()) {
-    text += "\nThese entries would let them pass. Each goes into the \"allow\" of its policy:\n";
-  }
-  for (const auto& [policy, entry] : entries) {
-    text += Format("  {}: {}\n", policy, entry);
-  }
-  return text;
+Json ToJson(const Flows& flows) {
+  return {{"complete", flows.are_all}, {"flows", ArrayOf(flows.flows, FlowJson)}};
 }
 
-Json ToJson(const Flow& flow) {
-  const std::string would = flow.now.WouldBeRefusedBy();
-  const auto end_json = [&](const policy::End& end) -> Json {
-    const cni::Workload workload = end.workload.value_or(cni::Workload());
-    return {{"address", end.address->Text()},
-            {"namespace", OrNull(workload.nomad_namespace)},
-            {"job", OrNull(workload.job)},
-            {"group", OrNull(workload.group)},
-            {"node", end.is_node}};
-  };
-  return {{"from", end_json(flow.from)},
-          {"to", end_json(flow.to)},
-          {"port", PortText(flow)},
-          {"tries", flow.tries},
-          {"secondsAgo", flow.seconds_ago},
-          {"refused", flow.is_refused},
-          {"allowedNow", flow.IsAllowedNow()},
-          {"by", OrNull(would.empty() ? flow.now.By() : would)},
-          {"policy", OrNull(flow.policy)},
-          {"entry", flow.entry.empty() ? Json() : Json::parse(flow.entry)}};
+std::string ShowFlows(const Json& document) {
+  std::set<std::string> entries;
+  for (const Json& flow : document.at("flows")) {
+    const Json& entry = flow.at("entry");
+    if (!entry.is_null()) {
+      entries.insert(Format("  {}: {}\n",
+                            PlainText(flow.at("policy")),
+                            entry.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    }
+  }
+  return Cat(TableOf(document.at("flows"), kFlowColumns),
+             entries.empty() ? ""
+                             : "\nThese entries would let them pass. Each goes into the "
+                               "\"allow\" of its policy:\n",
+             Joined(entries, ""));
 }
 
 }  // namespace nomad_bridge::cli

@@ -36,7 +36,7 @@ struct Flow {
   // the flow, if an end was an allocation that no longer has the address, or if the flow is allowed
   // by now.
   std::string policy;
-  std::string entry;
+  Json entry = {};
 
   [[nodiscard]] bool IsAllowedNow() const {
     return now.is_allowed && now.WouldBeRefusedBy().empty();
@@ -57,8 +57,8 @@ struct Flows {
 [[nodiscard]] Usage UsageOfRefusedFlows(state::Host& host);
 [[nodiscard]] Usage UsageOfAuditedFlows(state::Host& host);
 
-// Returns a table, followed by the entries to paste.
-[[nodiscard]] std::string ShowFlows(const Flows& flows);
-[[nodiscard]] Json ToJson(const Flow& flow);
+[[nodiscard]] Json ToJson(const Flows& flows);
+// Returns a table of the flows in this document, followed by the entries to paste.
+[[nodiscard]] std::string ShowFlows(const Json& document);
 
 }  // namespace nomad_bridge::cli

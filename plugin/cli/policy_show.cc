@@ -55,100 +55,69 @@ constexpr Names<Outcome, 6> kOutcomes = {{{Outcome::kContinue, "counted"},
                                           {Outcome::kReject, "refused"},
                                           {Outcome::kDrop, "dropped"}}};
 
-// A step of a chain, for people.
-struct Rule {
-  bool is_in;
-  std::string name;  // "api#0"
-  std::string_view outcome;
-  std::string ports;  // "tcp/8080"; empty: all
-  std::string peer;
-  std::optional<std::uint64_t> packets;  // nullopt: the step has no counter
-};
-
-std::vector<Rule> RulesOf(state::Host& host,
-                          const std::vector<policy::Chain>& chains,
-                          const std::string& nomad_namespace) {
+Json RulesOf(state::Host& host,
+             const std::vector<policy::Chain>& chains,
+             const std::string& nomad_namespace) {
   const std::map<std::string, nft::Counter> counters = ReadCounters(host);
   const std::map<std::string, std::string> sets = host.policy.Program().SetTexts({nomad_namespace});
-  std::vector<Rule> all;
+  Json all = Json::array();
   for (const policy::Chain& chain : chains) {
     for (const policy::Step& step : chain.steps) {
       const auto counter = counters.find(step.counter);
-      all.push_back({.is_in = chain.name.starts_with("in-"),
-                     .name = step.comment,
-                     .outcome = nomad_bridge::NameOf(kOutcomes, step.outcome),
-                     .ports = step.ports ? Text(*step.ports) : "",
-                     .peer = PeerText(step, sets),
-                     .packets = counter != counters.end() ? std::optional(counter->second.packets)
-                                                          : std::nullopt});
+      all.push_back(
+          {{"way", chain.name.starts_with("in-") ? "in" : "out"},
+           {"rule", step.comment},
+           {"is", nomad_bridge::NameOf(kOutcomes, step.outcome)},
+           {"ports", step.ports ? Json(Text(*step.ports)) : Json()},
+           {"peer", OrNull(PeerText(step, sets))},
+           {"packets", counter != counters.end() ? Json(counter->second.packets) : Json()}});
     }
   }
   return all;
 }
 
-// Returns a line per rule: "in  api#0  allowed  tcp/8080 from namespace=prod job=lb  12".
-std::string ShowTable(const std::vector<Rule>& all) {
-  Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, {"RULE", "WHAT"});
-  for (const Rule& rule : all) {
-    const std::string_view way = rule.is_in ? " from " : " to ";
-    table.Add({rule.is_in ? "in" : "out",
-               rule.name,
-               std::string(rule.outcome),
-               Cat(rule.ports.empty() ? "everything" : rule.ports,
-                   rule.peer.empty() ? "" : Cat(way, rule.peer)),
-               rule.packets ? Cat(*rule.packets) : "-"});
-  }
-  return table.Text();
+// Returns "tcp/8080 from namespace=prod job=lb".
+Cell ShowWhat(const Json& rule) {
+  const Json& ports = rule.at("ports");
+  const Json& peer = rule.at("peer");
+  return Cat(
+      ports.is_null() ? "everything" : PlainText(ports),
+      peer.is_null() ? "" : Cat(rule.at("way") == "in" ? " from " : " to ", PlainText(peer)));
 }
 
-Json ShownRuleJson(const Rule& rule) {
-  return {{"way", rule.is_in ? "in" : "out"},
-          {"rule", rule.name},
-          {"is", rule.outcome},
-          {"ports", OrNull(rule.ports)},
-          {"peer", OrNull(rule.peer)},
-          {"packets", rule.packets ? Json(*rule.packets) : Json()}};
-}
+constexpr std::array kStepColumns = {Column{"WAY", "/way"},
+                                     Column{"RULE", "/rule", ShowPlain, Cuts::kFirst},
+                                     Column{"IS", "/is"},
+                                     Column{"WHAT", "", ShowWhat, Cuts::kFirst},
+                                     Column{"COUNT", "/packets"}};
 
-// An attachment, with the policies and rules that judge its connections.
-struct Shown {
-  const Attachment& attachment;
-  cni::Workload workload;
-  Reach reach;
-  std::vector<Rule> rules;
-};
-
-Shown Examine(state::Host& host, const Attachment& attachment) {
+// Returns an attachment, with the policies and rules that judge its connections.
+Json Examine(state::Host& host, const Attachment& attachment) {
   const policy::Program& program = host.policy.Program();
   const cni::Workload workload = attachment.record->Workload();
-  return {.attachment = attachment,
-          .workload = workload,
-          .reach = ReachOf(program, workload),
-          .rules = RulesOf(host, program.ChainsOf(workload), workload.nomad_namespace)};
+  Json json = {{"allocation", attachment.Allocation()},
+               {"containerId", attachment.id.container_id},
+               {"network", attachment.id.network},
+               {"namespace", workload.nomad_namespace},
+               {"job", workload.job},
+               {"group", workload.group},
+               {"labels", cni::Describe(attachment.record->labels)}};
+  json.update(ReachJson(program, workload));
+  json["rules"] = RulesOf(host, program.ChainsOf(workload), workload.nomad_namespace);
+  return json;
 }
 
-std::string ShowRulesOf(const Shown& shown) {
-  const auto [in, out] = shown.reach;
-  constexpr std::string_view kNone = "everything: no policy restricts this";
+std::string ShowExamined(const Json& json) {
+  const auto policies = [&](const char* key) {
+    return json.at(key) == "-" ? "everything: no policy restricts this" : PlainText(json.at(key));
+  };
+  const Json& rules = json.at("rules");
   return Cat(Format("Allocation  {}  {}\nReached by  {}\nReaches by  {}\n",
-                    ShortId(shown.attachment.Allocation()),
-                    cni::Describe(shown.attachment.record->labels),
-                    in == "-" ? kNone : in,
-                    out == "-" ? kNone : out),
-             shown.rules.empty() ? "" : ShowTable(shown.rules));
-}
-
-Json ShownJson(const Shown& shown) {
-  const Attachment& attachment = shown.attachment;
-  return {{"allocation", attachment.Allocation()},
-          {"containerId", attachment.id.container_id},
-          {"network", attachment.id.network},
-          {"namespace", shown.workload.nomad_namespace},
-          {"job", shown.workload.job},
-          {"group", shown.workload.group},
-          {"reachedBy", shown.reach.in},
-          {"reachesBy", shown.reach.out},
-          {"rules", ArrayOf(shown.rules, ShownRuleJson)}};
+                    ShortId(json.at("allocation")),
+                    json.at("labels").get<std::string>(),
+                    policies("reachedBy"),
+                    policies("reachesBy")),
+             rules.empty() ? "" : TableOf(rules, kStepColumns));
 }
 
 void CheckArguments(const Arguments& arguments) {
@@ -172,7 +141,7 @@ int RunShow(const Arguments& arguments) {
   }
   const Inventory inventory = TakeInventory(host);
   const Attachments found = FindOne(inventory, arguments.operands.front());
-  std::vector<Shown> all;
+  Json all = Json::array();
   for (const Attachment* const attachment : found) {
     if (attachment->record) {
       all.push_back(Examine(host, *attachment));
@@ -182,9 +151,9 @@ int RunShow(const Arguments& arguments) {
     return kNo;
   }
   if (arguments.Has("json")) {
-    PrintDocument({{"attachments", ArrayOf(all, ShownJson)}});
+    PrintDocument({{"attachments", all}});
   } else {
-    Print(Joined(all, "", ShowRulesOf));
+    Print(Joined(all, "", ShowExamined));
   }
   return kYes;
 }

@@ -30,9 +30,9 @@ constexpr std::string_view kFull =
 
 // Returns the flows. If there are none, says since when the rules are in the kernel: rules that
 // were lost and repaired have forgotten earlier flows.
-std::string FlowsText(state::Host& host, const Flows& flows) {
-  if (!flows.flows.empty()) {
-    return ShowFlows(flows);
+std::string FlowsText(state::Host& host, const Json& document) {
+  if (!document.at("flows").empty()) {
+    return ShowFlows(document);
   }
   const std::vector<RuleCount> counts = CountByRule(host);
   const auto eldest = std::ranges::min_element(counts, {}, &RuleCount::since);
@@ -48,7 +48,8 @@ void WatchFlows(state::Host& host) {
   Holders known;
   do {
     host.policy.Refresh();
-    Print(Cat(kClearScreen, FlowsText(host, ReadFlows(host, known)), "any key ends this\n"));
+    Print(
+        Cat(kClearScreen, FlowsText(host, ToJson(ReadFlows(host, known))), "any key ends this\n"));
   } while (!keys.Await(kPause));
 }
 
@@ -58,14 +59,13 @@ int RunFlows(state::Host& host, const Arguments& arguments) {
     return kYes;
   }
   Holders known;
-  const Flows flows = ReadFlows(host, known);
+  const Json document = ToJson(ReadFlows(host, known));
   if (arguments.Has("json")) {
-    PrintDocument({{"complete", flows.are_all},
-                   {"flows", ArrayOf(flows.flows, [](const Flow& flow) { return ToJson(flow); })}});
+    PrintDocument(document);
     return kYes;
   }
-  Print(FlowsText(host, flows));
-  if (!flows.are_all) {
+  Print(FlowsText(host, document));
+  if (!document.at("complete")) {
     LogLine("{}", kFull);
   }
   return kYes;
@@ -78,13 +78,20 @@ FindingList FindDamages(state::Host& host) {
   return damages.left();
 }
 
-std::string RuleTable(const std::vector<RuleCount>& counts) {
-  Table table({"RULE", "IS", "MODE", "COUNT", "SINCE"}, {"RULE", "IS"});
-  for (const RuleCount& count : counts) {
-    table.Add({count.rule, count.text, count.Mode(), Cat(count.packets), count.since});
+Cell ShowCount(const Json& rule) {
+  for (const char* const key : {"allowed", "refused"}) {
+    if (!rule.at(key).is_null()) {
+      return ShowPlain(rule.at(key));
+    }
   }
-  return table.Text();
+  return ShowPlain(rule.at("wouldBeRefused"));
 }
+
+constexpr std::array kRuleColumns = {Column{"RULE", "/rule", ShowPlain, Cuts::kFirst},
+                                     Column{"IS", "/text", ShowPlain, Cuts::kFirst},
+                                     Column{"MODE", "/mode"},
+                                     Column{"COUNT", "", ShowCount},
+                                     Column{"SINCE", "/since"}};
 
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
@@ -101,30 +108,30 @@ int RunStatus(const Arguments& arguments) {
   if (arguments.Has("flows")) {
     return RunFlows(host, arguments);
   }
-  const std::vector<RuleCount> counts = CountByRule(host);
   const FilesNow files = CompareFiles(host);
   const FindingList damages = FindDamages(host);
+  const FindingList unseen = attachment::FindUnseenTraffic(host);
+  const Json document = {{"applied", host.policy.AreApplied()},
+                         {"directory", files.directory},
+                         {"stale", files.differ ? Json(*files.differ) : Json()},
+                         {"unseen", ArrayOf(unseen, &Finding::text)},
+                         {"damages", ArrayOf(damages, &Finding::text)},
+                         {"rules", ArrayOf(CountByRule(host), RuleJson)}};
   const Exit answer = files.differ.value_or(true) || !damages.empty() ? kNo : kYes;
   if (arguments.Has("json")) {
-    PrintDocument({{"applied", host.policy.AreApplied()},
-                   {"directory", files.directory},
-                   {"stale", files.differ ? Json(*files.differ) : Json()},
-                   {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Finding::text)},
-                   {"damages", ArrayOf(damages, &Finding::text)},
-                   {"rules", ArrayOf(counts, RuleJson)}});
+    PrintDocument(document);
     return answer;
   }
   for (const Finding& damage : damages) {
     LogLine("{}; {}", damage.text, Fix("nomad-bridge reconcile").Line());
   }
-  if (!host.policy.AreApplied()) {
-    return answer;
+  if (host.policy.AreApplied()) {
+    Print(TableOf(document.at("rules"), kRuleColumns));
+    if (!files.text.empty()) {
+      LogLine("{}; {}", files.text, files.fix.Line());
+    }
+    RemarkOnUnseen(unseen);
   }
-  Print(RuleTable(counts));
-  if (!files.text.empty()) {
-    LogLine("{}; {}", files.text, files.fix.Line());
-  }
-  RemarkOnUnseen(attachment::FindUnseenTraffic(host));
   return answer;
 }
 

@@ -95,40 +95,35 @@ Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   return *worst;
 }
 
-std::string At(const std::string& rule, const char* place, const policy::End& end) {
-  return Format("{} at the {}, {}", rule, place, Text(end));
+Json SideJson(const policy::End& end, const policy::Opinion& opinion) {
+  return {{"end", Text(end)},
+          {"by", OrNull(opinion.by)},
+          {"wouldBeRefusedBy", OrNull(opinion.would_be_refused_by)}};
 }
 
-// Returns "egress#0 at the source, dev/etl, and by api#0 at the target, prod/api"; empty without
-// rules.
-std::string Rules(const Judged& judged, std::string policy::Opinion::*rule) {
+// Returns the rules that decided at the ends: "egress#0 at the source, dev/etl".
+std::vector<std::string> RulesBy(const Json& document, const char* key) {
   std::vector<std::string> rules;
-  if (const std::string& of_source = judged.answer.source.*rule; !of_source.empty()) {
-    rules.push_back(At(of_source, "source", judged.connection.from));
+  for (const char* const place : {"source", "target"}) {
+    const Json& side = document.at(place);
+    if (!side.at(key).is_null()) {
+      rules.push_back(
+          Format("{} at the {}, {}", PlainText(side.at(key)), place, PlainText(side.at("end"))));
+    }
   }
-  if (const std::string& of_target = judged.answer.target.*rule; !of_target.empty()) {
-    rules.push_back(At(of_target, "target", judged.connection.to));
-  }
-  return Joined(rules, ", and by ");
+  return rules;
 }
 
-std::string InWords(const Judged& judged) {
-  const policy::Answer& answer = judged.answer;
-  if (!answer.is_allowed) {
-    return Cat("refused by ",
-               answer.target.by.empty() ? At(answer.By(), "source", judged.connection.from)
-                                        : At(answer.By(), "target", judged.connection.to),
-               '\n');
+std::string InWords(const Json& document) {
+  constexpr std::string_view kAnd = ", and by ";
+  const std::vector<std::string> by = RulesBy(document, "by");
+  const std::vector<std::string> would = RulesBy(document, "wouldBeRefusedBy");
+  if (!document.at("allowed")) {
+    return Cat("refused by ", by.back(), '\n');  // the source's policies are asked first
   }
-  const std::string would = Rules(judged, &policy::Opinion::would_be_refused_by);
-  return Cat(answer.By().empty() ? "allowed: no policy refuses it"
-                                 : Cat("allowed by ", Rules(judged, &policy::Opinion::by)),
-             would.empty() ? "" : Cat("; in audit, would be refused by ", would),
+  return Cat(by.empty() ? "allowed: no policy refuses it" : Cat("allowed by ", Joined(by, kAnd)),
+             would.empty() ? "" : Cat("; in audit, would be refused by ", Joined(would, kAnd)),
              '\n');
-}
-
-Json OpinionJson(const policy::Opinion& opinion) {
-  return {{"by", OrNull(opinion.by)}, {"wouldBeRefusedBy", OrNull(opinion.would_be_refused_by)}};
 }
 
 int RunPolicyTest(const Arguments& arguments) {
@@ -143,12 +138,13 @@ int RunPolicyTest(const Arguments& arguments) {
     }
   }();
   const policy::Answer& answer = judged.answer;
+  const Json document = {{"allowed", answer.is_allowed},
+                         {"source", SideJson(judged.connection.from, answer.source)},
+                         {"target", SideJson(judged.connection.to, answer.target)}};
   if (arguments.Has("json")) {
-    PrintDocument({{"allowed", answer.is_allowed},
-                   {"source", OpinionJson(answer.source)},
-                   {"target", OpinionJson(answer.target)}});
+    PrintDocument(document);
   } else {
-    Print(InWords(judged));
+    Print(InWords(document));
   }
   return answer.is_allowed ? kYes : kNo;
 }

@@ -21,31 +21,6 @@ std::string Names(const std::vector<policy::Policy>& policies) {
   }));
 }
 
-// The policies in force that apply to an attachment.
-struct Judges {
-  Reach reach;
-  std::vector<RuleCount> refusals;  // rules of these policies that refuse
-};
-
-std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment) {
-  const policy::Program& program = host.policy.Program();
-  if (program.empty() || !attachment.record || !attachment.record->Has(cni::Part::kForward)) {
-    return std::nullopt;
-  }
-  const cni::Workload workload = cni::WorkloadOf(attachment.labels);
-  std::set<std::string> about;
-  for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
-    for (const policy::Policy& each : program.PoliciesAbout(direction, workload)) {
-      about.insert(each.name);
-    }
-  }
-  Judges judges = {.reach = ReachOf(program, workload), .refusals = CountByRule(host)};
-  std::erase_if(judges.refusals, [&](const RuleCount& count) {
-    return count.what == What::kAllowed || !about.contains(count.policy);
-  });
-  return judges;
-}
-
 }  // namespace
 
 std::string DirectoryOf(const Arguments& arguments) {
@@ -106,9 +81,9 @@ FilesNow CompareFiles(state::Host& host) {
           .fix = Cat("nomad-bridge policy apply ", ShellWord(directory))};
 }
 
-Reach ReachOf(const policy::Program& program, const cni::Workload& workload) {
-  return {.in = Names(program.PoliciesAbout(policy::Direction::kTo, workload)),
-          .out = Names(program.PoliciesAbout(policy::Direction::kFrom, workload))};
+Json ReachJson(const policy::Program& program, const cni::Workload& workload) {
+  return {{"reachedBy", Names(program.PoliciesAbout(policy::Direction::kTo, workload))},
+          {"reachesBy", Names(program.PoliciesAbout(policy::Direction::kFrom, workload))}};
 }
 
 bool HasNamespace(const policy::End& end) {
@@ -176,40 +151,54 @@ Json RuleJson(const RuleCount& count) {
   return {{"rule", count.rule},
           {"policy", count.policy},
           {"text", count.text},
-          {"mode", count.Mode()},
+          {"mode", count.is_audited ? "audit" : "enforce"},
           {"allowed", packets_if(What::kAllowed)},
           {"refused", packets_if(What::kRefused)},
           {"wouldBeRefused", packets_if(What::kWouldBeRefused)},
           {"since", count.since}};
 }
 
-std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attachment) {
-  const std::optional<Judges> judges = FindJudges(host, attachment);
-  if (!judges || (judges->reach.in == "-" && judges->reach.out == "-")) {
+Json PoliciesJson(state::Host& host, const Attachment& attachment) {
+  const policy::Program& program = host.policy.Program();
+  if (program.empty() || !attachment.record || !attachment.record->Has(cni::Part::kForward)) {
     return {};
   }
-  std::vector<std::string> lines = {
-      Format("reached by {}; reaches by {}", judges->reach.in, judges->reach.out)};
-  for (const RuleCount& count : judges->refusals) {
-    if (count.packets != 0) {
+  const cni::Workload workload = cni::WorkloadOf(attachment.labels);
+  std::set<std::string> about;
+  for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
+    for (const policy::Policy& each : program.PoliciesAbout(direction, workload)) {
+      about.insert(each.name);
+    }
+  }
+  std::vector<RuleCount> refusals = CountByRule(host);
+  std::erase_if(refusals, [&](const RuleCount& count) {
+    return count.what == What::kAllowed || !about.contains(count.policy);
+  });
+  Json json = ReachJson(program, workload);
+  json["refusals"] = ArrayOf(refusals, RuleJson);
+  return json;
+}
+
+std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attachment) {
+  const Json policies = PoliciesJson(host, attachment);
+  if (policies.is_null() || (policies.at("reachedBy") == "-" && policies.at("reachesBy") == "-")) {
+    return {};
+  }
+  std::vector<std::string> lines = {Format("reached by {}; reaches by {}",
+                                           PlainText(policies.at("reachedBy")),
+                                           PlainText(policies.at("reachesBy")))};
+  for (const Json& rule : policies.at("refusals")) {
+    const bool is_refused = !rule.at("refused").is_null();
+    const std::size_t packets = rule.at(is_refused ? "refused" : "wouldBeRefused");
+    if (packets != 0) {
       lines.push_back(Format("{}: {} {} since {}, for all allocations that the policy selects",
-                             count.rule,
-                             Counted(count.packets, "connection"),
-                             count.what == What::kRefused ? "refused" : "would be refused",
-                             count.since));
+                             PlainText(rule.at("rule")),
+                             Counted(packets, "connection"),
+                             is_refused ? "refused" : "would be refused",
+                             PlainText(rule.at("since"))));
     }
   }
   return lines;
-}
-
-Json PoliciesJson(state::Host& host, const Attachment& attachment) {
-  const std::optional<Judges> judges = FindJudges(host, attachment);
-  if (!judges) {
-    return {};
-  }
-  return {{"reachedBy", judges->reach.in},
-          {"reachesBy", judges->reach.out},
-          {"refusals", ArrayOf(judges->refusals, RuleJson)}};
 }
 
 }  // namespace nomad_bridge::cli

@@ -45,12 +45,9 @@ struct FilesNow {
 // and the fix.
 void RemarkOnUnseen(const FindingList& unseen);
 
-// The policies that apply to an allocation: "namespaces, api (audit)"; "-" if none does.
-struct Reach {
-  std::string in;   // about connections to it
-  std::string out;  // about connections from it
-};
-[[nodiscard]] Reach ReachOf(const policy::Program& program, const cni::Workload& workload);
+// Returns the policies about connections to an allocation, and from it: "namespaces, api (audit)";
+// "-" if there are none.
+[[nodiscard]] Json ReachJson(const policy::Program& program, const cni::Workload& workload);
 
 // Returns "prod/api/web", the address if there are no Nomad labels, "node" or "outside".
 [[nodiscard]] std::string Text(const policy::End& end);
@@ -76,8 +73,6 @@ struct Holders {
 struct RuleCount : policy::CounterOf {
   std::uint64_t packets = 0;
   std::string since;  // "2026-11-24T06:40:00Z"
-
-  [[nodiscard]] const char* Mode() const { return is_audited ? "audit" : "enforce"; }
 };
 // Returns the count of each rule, sorted by rule.
 [[nodiscard]] std::vector<RuleCount> CountByRule(state::Host& host);

@@ -1,7 +1,6 @@
 #include "plugin/cli/terminal.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <numeric>
@@ -12,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/list.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
 
@@ -145,8 +144,9 @@ std::string Coloured(std::string_view text, Colour colour) {
   if (colour == Colour::kNone || !ShowsColours()) {
     return std::string(text);
   }
-  constexpr std::array<std::string_view, 4> kCodes = {"", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
-  return Cat(kCodes.at(static_cast<std::size_t>(colour)), text, "\x1b[0m");
+  constexpr Names<Colour, 3> kCodes = {
+      {{Colour::kGood, "\x1b[32m"}, {Colour::kDoubtful, "\x1b[33m"}, {Colour::kBad, "\x1b[31m"}}};
+  return Cat(NameOf(kCodes, colour), text, "\x1b[0m");
 }
 
 std::string Folded(const std::string& text, std::size_t indent) {
@@ -186,17 +186,10 @@ std::string Counted(std::size_t count, std::string_view what) {
 
 Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), colour(shown_in) {}
 
-Table::Table(const std::vector<std::string>& headers,
-             const std::vector<std::string_view>& cut,
-             std::string_view last)
-    : is_help_(false), cuts_(2), rows_({{headers.begin(), headers.end()}}) {
-  for (std::size_t column = 0; column < headers.size(); ++column) {
-    if (Contains(cut, headers[column])) {
-      cuts_[0].push_back(column);
-    } else if (headers[column] == last) {
-      cuts_[1].push_back(column);
-    }
-  }
+void Table::AddColumn(const std::string& header, Cuts cuts) {
+  rows_.resize(1);
+  rows_.front().emplace_back(header);
+  cuts_.push_back(cuts);
 }
 
 std::vector<std::size_t> Table::Widths() const {
@@ -209,15 +202,16 @@ std::vector<std::size_t> Table::Widths() const {
   const std::optional<std::size_t> columns = TerminalColumns();
   const std::size_t all = std::accumulate(widths.begin(), widths.end(), kGap * (widths.size() - 1));
   std::size_t too_wide = columns ? all - std::min(all, *columns) : 0;
-  const auto spare = [&](std::size_t column) {
-    const std::size_t least = std::max(kNarrowest, Width(rows_.front()[column].text));
-    return widths[column] - std::min(widths[column], least);
-  };
-  for (const std::vector<std::size_t>& cut : cuts_) {
-    while (too_wide > 0 && std::ranges::any_of(cut, [&](auto each) { return spare(each) > 0; })) {
-      --widths[*std::ranges::max_element(
-          cut, {}, [&](std::size_t each) { return spare(each) > 0 ? widths[each] : 0; })];
-      --too_wide;
+  std::vector<std::size_t> all_columns(cuts_.size());
+  std::iota(all_columns.begin(), all_columns.end(), std::size_t{0});
+  for (const Cuts cuts : {Cuts::kFirst, Cuts::kLast}) {
+    // Returns the width of a column that can be narrower, or zero.
+    const auto cuttable = [&](std::size_t column) {
+      const std::size_t least = std::max(kNarrowest, Width(rows_.front()[column].text));
+      return cuts_[column] == cuts && widths[column] > least ? widths[column] : 0;
+    };
+    for (; too_wide > 0 && std::ranges::any_of(all_columns, cuttable); --too_wide) {
+      --widths[std::ranges::max(all_columns, {}, cuttable)];
     }
   }
   return widths;
@@ -230,7 +224,7 @@ std::string Table::Text() const {
   const std::vector<std::size_t> widths = Widths();
   std::string text;
   for (const std::vector<Cell>& row : rows_) {
-    std::size_t pending = is_help_ ? kGap : 0;  // spaces; none at a line's end
+    std::size_t pending = cuts_.empty() ? kGap : 0;  // spaces; none at a line's end
     for (std::size_t column = 0; column < widths.size(); ++column) {
       const std::string shown = Cut(row.at(column).text, widths[column]);
       if (!shown.empty()) {

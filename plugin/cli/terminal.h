@@ -75,27 +75,24 @@ struct Cell {
   Colour colour;
 };
 
+// When a terminal is too narrow: which columns are cut, but not below the width of their headers.
+// The widest column is cut first.
+enum class Cuts { kNever, kFirst, kLast };  // kLast: only if it is not enough to cut the others
+
+// Without columns, it is a table for help: indented, without headers, and never cut.
 class Table {
  public:
-  // Makes a table without headers, for help: it is indented, and never cut.
-  Table() = default;
-  // `cut`: the headers of columns that may be cut, but not below the width of their headers. The
-  // widest of these columns is cut first. `last`: the header of a column that is cut only if that
-  // is not enough.
-  explicit Table(const std::vector<std::string>& headers,
-                 const std::vector<std::string_view>& cut,
-                 std::string_view last = {});
-
-  // REQUIRES: `row` has as many cells as there are headers, or as the first row has.
+  // REQUIRES: there are no rows yet.
+  void AddColumn(const std::string& header, Cuts cuts);
+  // REQUIRES: `row` has as many cells as there are columns, or as the first row has.
   void Add(const std::vector<Cell>& row) { rows_.push_back(row); }
   [[nodiscard]] std::string Text() const;
 
  private:
   [[nodiscard]] std::vector<std::size_t> Widths() const;
 
-  bool is_help_ = true;
-  std::vector<std::vector<std::size_t>> cuts_;  // columns: those in `cut`, then `last`
-  std::vector<std::vector<Cell>> rows_;
+  std::vector<Cuts> cuts_;               // of each column
+  std::vector<std::vector<Cell>> rows_;  // the headers first
 };
 
 }  // namespace nomad_bridge::cli

@@ -39,7 +39,8 @@ TEST_F(List, IsEmptyOnANodeWithoutAttachments) {
               Exits(0,
                     Out("ALLOC  NS  JOB  GROUP  ADDRESS  PORTS  NET  AGE  STATE\n"),
                     Err("0 attachments\n")));
-  EXPECT_EQ(ListJson(), json::parse(R"({"version": 1, "attachments": [], "networks": []})"));
+  EXPECT_EQ(ListJson(),
+            json::parse(R"({"version": 1, "attachments": [], "networks": [], "complete": true})"));
 }
 
 TEST_F(List, ShowsJobAddressPortsAndState) {

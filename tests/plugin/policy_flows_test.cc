@@ -27,7 +27,8 @@ class PolicyFlows : public PolicyWorld {
   [[nodiscard]] json End(const Node& node,
                          const std::string& nomad_namespace,
                          const std::string& job) {
-    return {{"address", AddressOfNode(node)},
+    return {{"name", Cat(nomad_namespace, '/', job, "/main")},
+            {"address", AddressOfNode(node)},
             {"namespace", nomad_namespace},
             {"job", job},
             {"group", "main"},

@@ -1,0 +1,42 @@
+#include "plugin/cli/document.h"
+
+#include <vector>
+
+#include "base/text.h"
+
+namespace nomad_bridge::cli {
+
+void PrintDocument(const Json& fields) {
+  Json document = {{"version", 1}};
+  document.update(fields);
+  Print(Cat(document.dump(2, ' ', false, Json::error_handler_t::replace), '\n'));
+}
+
+std::string PlainText(const Json& value) {
+  if (value.is_null() || value == "") {
+    return "-";
+  }
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+Cell ShowPlain(const Json& value) {
+  return PlainText(value);
+}
+
+std::string TableOf(const Json& rows, std::span<const Column> columns) {
+  Table table;
+  for (const Column& column : columns) {
+    table.AddColumn(column.header, column.cuts);
+  }
+  for (const Json& row : rows) {
+    std::vector<Cell> cells;
+    for (const Column& column : columns) {
+      const Json::json_pointer pointer(column.pointer);
+      cells.push_back(column.show(row.contains(pointer) ? row.at(pointer) : Json()));
+    }
+    table.Add(cells);
+  }
+  return table.Text();
+}
+
+}  // namespace nomad_bridge::cli
