@@ -13,7 +13,7 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
-#include "plugin/cli/filters.h"
+#include "plugin/cli/named_attachments.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/state/host.h"

@@ -1,3 +1,5 @@
+#include "base/list.h"
+
 #include <algorithm>
 #include <array>
 
@@ -7,7 +9,7 @@
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/filters.h"
+#include "plugin/cli/named_attachments.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -120,8 +122,11 @@ Inventory TakeSelected(state::Host& host, const Filters& filters) {
   if (inventory.is_complete) {
     CompareRules(host, inventory);
   }
-  std::erase_if(inventory.attachments,
-                [&](const Attachment& each) { return !Matches(each, filters); });
+  std::vector<Attachment> selected;
+  for (const Attachment* const each : FindAll(inventory, filters)) {
+    selected.push_back(*each);
+  }
+  inventory.attachments = std::move(selected);
   return inventory;
 }
 
@@ -136,8 +141,20 @@ void Watch(state::Host& host, const Filters& filters, const Arguments& arguments
   } while (!keys.Await(kPause));
 }
 
+// Returns whether only root can tell what else matches.
+bool AsksForUntold(const Filters& filters, const Inventory& inventory) {
+  const bool has_found = !inventory.attachments.empty();
+  return std::ranges::any_of(filters, [&](const auto& filter) {
+    const std::string& key = filter.first;
+    return key == "port" || key == "addr" || key == "state" || (key.empty() && !has_found);
+  });
+}
+
 int RunList(const Arguments& arguments) {
-  const Filters filters = ParseFilters(arguments.operands);
+  Filters filters;
+  for (const std::string& word : arguments.operands) {
+    Append(filters, ParseFilters(word));
+  }
   state::Host host = state::Host::OpenToLook();
   if (arguments.Has("watch")) {
     Watch(host, filters, arguments);
@@ -145,7 +162,7 @@ int RunList(const Arguments& arguments) {
   }
   const Inventory inventory = TakeSelected(host, filters);
   RemarkOn(host, inventory);
-  if (!inventory.is_complete && AsksForUntold(filters)) {
+  if (!inventory.is_complete && AsksForUntold(filters, inventory)) {
     return kUnknown;
   }
   Show(Document(inventory), arguments);
@@ -166,9 +183,14 @@ const Command kList = {
     .summary = "shows the allocations that are attached here",
     .text =
         R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob,
-as in 'job=web*' or state=dead. A job alone is job=; addr= also takes a subnet.
-Repeated keys are alternatives; different keys must all match. Exit 1 if the
+as in 'job=web*' or state=dead; addr= also takes a subnet. Repeated keys are
+alternatives; different keys must all match. A word alone is job=; if there is
+no such job, it is any other name: a published port, address, group, JOB/GROUP,
+ID or interface, of which a prefix of two characters is enough. Exit 1 if the
 filters match nothing.
+
+Other commands take the same names, and filters with commas between, as in
+`inspect ns=prod,job=web`.
 
 STATE is one of:
   ok

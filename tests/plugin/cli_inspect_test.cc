@@ -80,6 +80,7 @@ TEST_F(Inspect, TakesEveryNameOfAnAttachment) {
                                   std::string("bi"),
                                   std::string("api"),
                                   std::string("billing/api"),
+                                  std::string("job=bill*,group=api"),
                                   std::string("5f"),
                                   std::string("5f3c1a2b-00"),
                                   veth_,

@@ -136,6 +136,9 @@ TEST_F(List, IsFilteredByGlobs) {
                                     std::string("addr=fd00:26::2"),
                                     Cat("veth=", veth),
                                     std::string("job=billing job=nothing"),
+                                    std::string("billing job=nothing"),
+                                    std::string("ns=default,job=bill*"),
+                                    std::string("job=nothing,job=billing"),
                                     std::string("ns=def* group=a?i net=nomad state=ok port=*")}) {
     const json found = ListJson(filter).at("attachments");
     ASSERT_EQ(found.size(), 1U) << filter;
@@ -143,6 +146,31 @@ TEST_F(List, IsFilteredByGlobs) {
   }
   EXPECT_EQ(ListJson("addr=172.26.64.0/24").at("attachments").size(), 2U);
   EXPECT_EQ(ListJson("job=billing job=search").at("attachments").size(), 2U);
+}
+
+TEST_F(List, TakesTheNamesOfOtherCommands) {
+  AttachTwo();
+  const std::string veth = ListJson("job=billing").at("attachments").at(0).at("hostVeth");
+  for (const std::string& name : {std::string("8080"),
+                                  std::string("172.26.64.2"),
+                                  std::string("fd00:26:0::2"),
+                                  std::string("billing/api"),
+                                  std::string("bill"),
+                                  std::string("5f3c"),
+                                  veth}) {
+    EXPECT_EQ(Output(Cat("list -q ", name)), Cat(kAllocation, '\n')) << name;
+  }
+  EXPECT_EQ(ListJson("api").at("attachments").size(), 2U) << "their group";
+  EXPECT_EQ(ListJson("search 8080").at("attachments").size(), 2U);
+  Attach(Config(), As("third", AddContainer("api"), NomadArgs("api", "third")));
+  EXPECT_EQ(Output("list -q api"), "third\n") << "a job comes first";
+  EXPECT_THAT(Execute(LineWithoutRoot({"list", "8080"})), Exits(2, Out("")));
+}
+
+TEST_F(List, FindsTheJobsThatNomadCreatedFromAPeriodicJob) {
+  Attach(Config(), As("child", container(), NomadArgs("batch/periodic-1700000000", "child")));
+  Attach(Config(), As("other", AddContainer("other"), NomadArgs("batch2", "other")));
+  EXPECT_EQ(Output("list -q batch"), "child\n");
 }
 
 TEST_F(List, ExitsOneIfAFilterMatchesNothing) {
@@ -156,7 +184,7 @@ TEST_F(List, RefusesAnUnknownFilter) {
   for (const char* const word : {"jobs=api", "=x"}) {
     EXPECT_THAT(
         Run({"list", word}),
-        Exits(2, Err(StartsWith(Cat("nomad-bridge: list has no filter '", word, "'; allowed: ")))));
+        Exits(2, Err(StartsWith(Cat("nomad-bridge: there is no filter '", word, "'; allowed: ")))));
   }
 }
 

@@ -141,9 +141,12 @@ TEST_F(PolicyMatrix, TestAcceptsEveryNameOfAnAllocation) {
                                 veth,
                                 AddressOfNode(*sources_[0].node),
                                 std::string("ns=prod,job=api"),
+                                std::string("group=main,job=ap?"),
+                                std::string("job=api"),
                                 std::string("8080"),
+                                std::string("port=8080"),
                                 std::string("node -port tcp/8080")}) {
-    const std::string port = to.find('-') == to.npos || to == "prod-api" ? " -port tcp/80" : "";
+    const std::string port = to.find(" -port") == to.npos ? " -port tcp/80" : "";
     EXPECT_THAT(RunLine(Cat("policy test -from etl -to ", to, port)),
                 Exits(1, Out("refused by namespaces at the target, prod/api/main\n")));
   }
