@@ -105,6 +105,11 @@ std::string LastLine(const FindingList& all, Cost most, bool is_all) {
 
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
+  if (arguments.operands.size() == 1 && !IsAnyCalled(arguments.operands.front())) {
+    Arguments of_job = arguments;
+    of_job.flags.emplace("quiet", "");
+    return kInspect.run(of_job);
+  }
   state::Host host = state::Host::OpenToLook();
   const bool is_all = arguments.operands.empty();
   const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
@@ -342,7 +347,7 @@ FindingList RunChecks(state::Host& host,
 
 const Command kDoctor = {
     .name = "doctor",
-    .operands = {"[CHECK...]", 0, kAny},
+    .operands = {"[CHECK...|ALLOC]", 0, kAny},
     .summary = "says what is wrong on this node, and how to fix it",
     .text =
         R"(Prints what is wrong: FAIL or WARN, the ID of the check, and what was found;
@@ -350,7 +355,8 @@ below it what to type. Prints checks that found nothing, too, with -verbose or
 if CHECK names them. Changes nothing. Exit 1: a check fails; with -strict also
 if one warns. CHECK is an ID, or the first word of several ("ports"). Checks
 that /etc/nomad-bridge/config.json ignores ({"ignore": ["ports.world"]}) are
-left out unless CHECK names them.
+left out unless CHECK names them. An ALLOC instead prints what inspect -quiet
+does.
 )",
     .flags = kFlags,
     .run = RunDoctor};

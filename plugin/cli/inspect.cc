@@ -196,6 +196,20 @@ std::string ShowFindings(const Shown& shown) {
              UnderHead("Note", TextsOf(found.On(Side::kNote))));
 }
 
+// "'5f3c1a2b' (web/api): ok"; with the cause, or the first other finding, and its fix.
+std::string ShowShortly(const Shown& shown) {
+  const Attachment& attachment = *shown.attachment;
+  const std::string name = Cat("allocation ", attachment.Named(), ": ");
+  if (!shown.found) {
+    return Cat(name, Text(attachment.state), '\n');
+  }
+  std::optional<Finding> wrong = shown.found->FindCause();
+  for (const Finding& finding : shown.found->findings) {
+    wrong = wrong || SideOf(finding) == Side::kNote ? wrong : std::optional(finding);
+  }
+  return Cat(name, wrong ? Printable(wrong->TextWithFix()) : std::string("ok"), '\n');
+}
+
 std::string ShowAttachment(state::Host& host, const Shown& shown, const Inventory& inventory) {
   const Attachment& attachment = *shown.attachment;
   std::string text = ShowLabels(attachment);
@@ -375,11 +389,13 @@ int RunInspect(const Arguments& arguments) {
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(host, inventory);
-  const Attachments found = FindOne(inventory, arguments.operands.front());
+  const std::string& name = arguments.operands.front();
+  const Attachments found =
+      arguments.Has("trace") ? FindOne(inventory, name) : FindOfOneJob(inventory, name);
   if (found.empty()) {
     return kNo;
   }
-  const Question question = {.name = arguments.operands.front(),
+  const Question question = {.name = name,
                              .client = client,
                              .to = TargetOf(arguments, inventory),
                              .probes = !arguments.Has("no-probe")};
@@ -396,6 +412,13 @@ int RunInspect(const Arguments& arguments) {
     };
     PrintDocument({{"attachments", ArrayOf(all, attachment_json)},
                    {"trace", traced ? Json(traced->lines) : Json()}});
+  } else if (const bool is_one = std::ranges::all_of(found,
+                                                     [&](const Attachment* each) {
+                                                       return each->id.container_id ==
+                                                              found.front()->id.container_id;
+                                                     });
+             arguments.Has("quiet") || !is_one) {
+    Print(Folded(Joined(all, "", ShowShortly), 2));
   } else {
     const auto show = [&](const Shown& each) { return ShowAttachment(host, each, inventory); };
     Print(Folded(Cat(Joined(all, "\n", show), traced ? ShowTrace(*traced) : ""), kHeadWidth));
@@ -415,6 +438,7 @@ int RunInspect(const Arguments& arguments) {
 
 constexpr std::array kInspectFlags = {
     kJsonFlag,
+    Flag{"quiet", nullptr, "a line for each allocation", 'q'},
     Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
     Flag{"to", "TARGET", "the target: ADDRESS:PORT or ALLOC:PORT; with /udp for UDP"},
     Flag{"no-probe", nullptr, "sends nothing: only what can be seen"},
@@ -445,9 +469,12 @@ allocation's own address.
 -trace: what nf_tables does, rule by rule, with the next connection that
 -from's ADDRESS begins.
 
-Exit 1: something is wrong, a connection gets no answer, or not exactly one
-allocation has that name. Exit 2: the answer is unknown, because inspect does
-not run as root, or because something cannot be read or probed.
+If several allocations of one job have that name, prints a line for each.
+
+Exit 1: something is wrong, a connection gets no answer, no allocation has that
+name, or allocations of several jobs have it. Exit 2: the answer is unknown,
+because inspect does not run as root, or because something cannot be read or
+probed.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

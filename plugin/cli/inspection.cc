@@ -69,8 +69,8 @@ class Inspection {
       const auto known = std::ranges::find(result_.findings, finding.text, &Finding::text);
       if (known == result_.findings.end()) {
         result_.findings.push_back(std::move(finding));
-      } else {
-        known->ends = known->ends || finding.ends;
+      } else if (finding.ends && !known->ends) {
+        *known = std::move(finding);
       }
     }
   }
@@ -267,7 +267,7 @@ class Inspection {
 
   // Nomad publishes every port for TCP and UDP, and few services listen on both: nobody listens is
   // a fault only if no other protocol or family of the port has a listener. Returns false if one
-  // has.
+  // has. Clients of a family without a listener should know it.
   bool AddUnanswered(causes::Inside& inside,
                      const Published& published,
                      const std::vector<Published>& all) {
@@ -278,7 +278,15 @@ class Inspection {
              (!client_ || client_->family() == port.container_ip.family()) &&
              (each.listening.is_answered || (each.listening.has_any && !listening.has_any));
     };
-    if (std::ranges::any_of(all, is_elsewhere)) {
+    const auto elsewhere = std::ranges::find_if(all, is_elsewhere);
+    if (elsewhere != all.end()) {
+      const Listening& other = elsewhere->listening;
+      if (other.is_answered && other.port.protocol == listening.port.protocol) {
+        AddNote(Format("{}, but {} is answered on {}",
+                       listening.mismatch,
+                       other.where,
+                       other.port.container_ip));
+      }
       return false;
     }
     const std::vector<std::uint16_t> others = causes::FindOtherPorts(inside, listening.port);

@@ -227,6 +227,15 @@ Attachments FindOne(const Inventory& inventory, const std::string& word) {
   });
 }
 
+Attachments FindOfOneJob(const Inventory& inventory, const std::string& word) {
+  return Find(inventory, word, [](const Attachment& one, const Attachment& other) {
+    const bool is_of_job = !one.Label(cni::kJob).empty() &&
+                           one.Label(cni::kJob) == other.Label(cni::kJob) &&
+                           one.Label(cni::kNamespace) == other.Label(cni::kNamespace);
+    return one.id.container_id != other.id.container_id && !is_of_job;
+  });
+}
+
 Attachments FindAlike(const Inventory& inventory, const std::string& word) {
   return Find(inventory, word, [](const Attachment& one, const Attachment& other) {
     return cni::WorkloadOf(one.labels) != cni::WorkloadOf(other.labels);

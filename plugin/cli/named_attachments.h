@@ -44,6 +44,9 @@ using Attachments = std::vector<const Attachment*>;
 // stderr, if `word` names no container or several.
 [[nodiscard]] Attachments FindOne(const Inventory& inventory, const std::string& word);
 
+// Like FindOne(), but `word` may name all containers of one job.
+[[nodiscard]] Attachments FindOfOneJob(const Inventory& inventory, const std::string& word);
+
 // Returns the attachments of all containers that `word` names, if policies cannot tell the
 // containers apart: same namespace, job and group. Otherwise returns none, with a remark on stderr.
 [[nodiscard]] Attachments FindAlike(const Inventory& inventory, const std::string& word);

@@ -112,6 +112,24 @@ TEST_F(Inspect, ListsTheCandidatesForAnAmbiguousPrefix) {
   EXPECT_THAT(Output("inspect search"), HasSubstr("job search"));
 }
 
+TEST_F(Inspect, ShowsTheAllocationsOfAJobInShort) {
+  Serve();
+  const std::string line = Cat("allocation '", kAllocation, "' (billing/api): ok\n");
+  EXPECT_EQ(Output("inspect -quiet billing"), line);
+  EXPECT_EQ(Output("doctor billing"), line);
+  const std::string other = "9d01c7e4-0000-4000-8000-000000000002";
+  Attach(Publish({Port(9090, 80)}, Config({{"name", "other"}})),
+         As(other, AddContainer("other"), NomadArgs("billing", other)));
+  EXPECT_THAT(
+      RunLine("inspect billing"),
+      Exits(1,
+            Out(AllOf(
+                HasSubstr(line),
+                HasSubstr(Cat(
+                    "allocation '", other, "' (billing/api): no listener on tcp/80; advice: "))))));
+  EXPECT_EQ(RunLine("inspect -json billing").json.at("attachments").size(), 2U);
+}
+
 // A prefix has two characters, a name as many as it has.
 TEST_F(Inspect, TakesANameOfOneCharacter) {
   Attach(Config(), As("y", AddContainer("other"), NomadArgs("z", "")));
@@ -251,8 +269,8 @@ TEST_F(Inspect, DoesNotCountClosedConnections) {
   Serve();
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   ASSERT_THAT(host().Must(Words("conntrack -L -p tcp --dport 8080")), HasSubstr("_WAIT"));
-  EXPECT_TRUE(Soon(
-      [&] { return Output("inspect 8080").find("connections now") == std::string::npos; }));
+  EXPECT_TRUE(
+      Soon([&] { return Output("inspect 8080").find("connections now") == std::string::npos; }));
 }
 
 TEST_F(Inspect, DoesNotBlameARenamedContainerInterface) {

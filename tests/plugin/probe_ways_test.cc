@@ -136,7 +136,7 @@ class ProbeOnLan : public LanWorld {
 
 TEST_F(ProbeOnLan, PassesTheBridgeTwice) {
   EXPECT_EQ(StationsOf(DiagnosisOf("8080")),
-            "lan prerouting route forward lan container service answer");
+            "lan prerouting route forward network container service answer");
 }
 
 // With br_netfilter what comes for the allocation would be bridged to it.
@@ -156,7 +156,7 @@ TEST_F(ProbeOnLan, NamesARuleAtTheInputOfTheBridge) {
 TEST_F(ProbeOnLan, ReachesTheAllocationsOwnAddressByTheBridgeAlone) {
   const std::string to = Cat("8080 -from ", kOutsideIp4, " -to 198.51.100.50:80");
   ASSERT_EQ(TcpText(outside(), "198.51.100.50", 80), "hello");
-  EXPECT_EQ(StationsOf(DiagnosisOf(to)), "lan lan container service answer");
+  EXPECT_EQ(StationsOf(DiagnosisOf(to)), "lan network container service answer");
   SetBridgeNf("1");
   DropForwarded();
   EXPECT_EQ(TcpText(outside(), "198.51.100.50", 80), "");
