@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <span>
 #include <string_view>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
 
 #include "base/text.h"
 #include "netlink/core/handles.h"
@@ -112,6 +115,33 @@ void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
   }
 }
 
+// Returns whether the expression loads the source address of an IPv4 or IPv6 header.
+bool LoadsSource(const nftnl_expr& expression) {
+  const auto number = [&](int attribute) {
+    return nftnl_expr_get_u32(&expression, static_cast<std::uint16_t>(attribute));
+  };
+  // The TTL of IPv4, of one byte, is where IPv6 has the source.
+  return NameOf(expression) == "payload" &&
+         number(NFTNL_EXPR_PAYLOAD_BASE) == NFT_PAYLOAD_NETWORK_HEADER &&
+         (number(NFTNL_EXPR_PAYLOAD_OFFSET) == offsetof(iphdr, saddr) ||
+          (number(NFTNL_EXPR_PAYLOAD_OFFSET) == offsetof(ip6_hdr, ip6_src) &&
+           number(NFTNL_EXPR_PAYLOAD_LEN) > 1));
+}
+
+void NoteMeaning(const nftnl_expr& expression, KernelRule& rule) {
+  const std::string_view kind = NameOf(expression);
+  const auto is_extension = [&](std::string_view of, int attribute, std::string_view name) {
+    return kind == of &&
+           TextOf(nftnl_expr_get_str(&expression, static_cast<std::uint16_t>(attribute))) == name;
+  };
+  rule.tests_source = rule.tests_source || LoadsSource(expression) ||
+                      is_extension("match", NFTNL_EXPR_MT_NAME, "set");
+  rule.changes_tracking = rule.changes_tracking || kind == "notrack" ||
+                          is_extension("target", NFTNL_EXPR_TG_NAME, "CT") ||
+                          (kind == "ct" && nftnl_expr_is_set(&expression, NFTNL_EXPR_CT_SREG) &&
+                           nftnl_expr_get_u32(&expression, NFTNL_EXPR_CT_KEY) == NFT_CT_ZONE);
+}
+
 std::vector<std::string> DevicesOf(const nftnl_chain& chain) {
   std::vector<std::string> devices;
   if (const char* const one = nftnl_chain_get_str(&chain, NFTNL_CHAIN_DEV)) {
@@ -213,6 +243,7 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
     decoded.compared.push_back(ComparedBytes(*expression));
     NoteVerdict(*expression, decoded);
     NoteXtComment(*expression, decoded);
+    NoteMeaning(*expression, decoded);
   }
   if (nftnl_rule_is_set(&rule, NFTNL_RULE_USERDATA)) {
     decoded.comment = CommentOf(BytesOf<nftnl_rule_get_data>(rule, NFTNL_RULE_USERDATA));

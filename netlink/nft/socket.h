@@ -49,6 +49,8 @@ struct KernelRule {
   std::string target;   // the chain it jumps or goes to; empty: none
   // nullopt also if an extension of iptables, a program or a map decides.
   std::optional<Verdict> verdict;
+  bool tests_source = false;      // the source address, or a set of iptables (ipset)
+  bool changes_tracking = false;  // conntrack does not track the packet, or in another zone
 };
 
 // Returns the expressions of `rule` as Rules() would show them if it were in the kernel.

@@ -42,6 +42,24 @@ bool IsLookup(const Seen& seen) {
   return seen.packet == PacketKind::kAsk || seen.packet == PacketKind::kTold;
 }
 
+// Returns the rule as the kernel has it; an empty one for a policy, or if it is gone.
+nft::KernelRule FindRule(NodeFacts& facts, const Connection& connection, const Seen& seen) {
+  const state::Record* const record = ContainerOf(connection, seen);
+  const std::optional<netlink::Netns> netns =
+      record != nullptr ? link::FindNetns(*record) : std::nullopt;
+  std::optional<nft::Socket> inside = netns ? std::optional(nft::Socket::In(*netns)) : std::nullopt;
+  if (seen.step.handle == 0 || (record != nullptr && !inside)) {
+    return {};
+  }
+  nft::Socket& socket = inside ? *inside : facts.host.nft;
+  for (nft::KernelRule& rule : socket.Rules(seen.step.table, seen.step.chain)) {
+    if (rule.handle == seen.step.handle) {
+      return std::move(rule);
+    }
+  }
+  return {};
+}
+
 // Returns the line of `nft -a list chain` with the rule's handle; empty if there is none.
 std::string ReadRule(NodeFacts& facts, const Connection& connection, const Seen& seen) {
   const std::optional<std::string> tool = foreign::FindTool("nft");
@@ -386,11 +404,8 @@ Finding CauseOf(NodeFacts& facts,
                  "that chain has the operator's own rules; if this one is not meant: ");
   }
   Finding cause = {.text = std::move(text), .fix = std::move(command)};
-  const bool is_about_clients =
-      std::ranges::any_of(std::array{"saddr", "match-set", "xt match \"set\""},
-                          [&](const char* word) { return rule.find(word) != std::string::npos; });
-  return seen.step.handle != 0 && is_about_clients ? AboutClients(std::move(cause))
-                                                   : std::move(cause);
+  return FindRule(facts, connection, seen).tests_source ? AboutClients(std::move(cause))
+                                                        : std::move(cause);
 }
 
 FindingList FindInPolicies(state::Host& host, const Connection& connection) {
@@ -449,11 +464,8 @@ FindingList FindUntracking(NodeFacts& facts, const Connection& connection, const
     if (seen.marker || IsOurs(seen) || seen.step.handle == 0 || seen.side != Side::kNode) {
       continue;
     }
-    const std::string rule = RuleText(facts, connection, seen);
-    for (const char* const word : {"notrack", "ct zone", "xt target \"CT\"", "xt target CT"}) {
-      if (rule.find(word) != std::string::npos) {
-        return {CauseOf(facts, connection, seen, "changes how conntrack follows")};
-      }
+    if (FindRule(facts, connection, seen).changes_tracking) {
+      return {CauseOf(facts, connection, seen, "changes how conntrack follows")};
     }
   }
   return {};
