@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include <linux/if_ether.h>
 #include <netinet/tcp.h>
@@ -11,10 +13,12 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/probe/observer.h"
+#include "plugin/causes/trail.h"
 
 namespace nomad_bridge::causes {
 namespace {
 
+using probe::PacketKind;
 using probe::Sighting;
 using Point = nft::Hook::Point;
 
@@ -64,24 +68,8 @@ std::string LineOf(const nft::TraceStep& step) {
       VerdictText(step.verdict));
 }
 
-// The first packet of one direction.
-struct Passage {
-  std::vector<probe::Marker> markers;
-  bool is_dropped = false;
-  bool is_repeated = false;  // another packet has followed
-
-  [[nodiscard]] bool IsSeen() const { return !markers.empty(); }
-  // Returns whether all rules of the node's IP hooks have let it through.
-  [[nodiscard]] bool HasPassed() const {
-    return std::ranges::any_of(markers, [](const probe::Marker& each) {
-      return each.is_end && each.family == nft::TableFamily::kInet &&
-             (each.point == Point::kInput || each.point == Point::kPostrouting);
-    });
-  }
-  [[nodiscard]] bool IsLost() const { return IsSeen() && !is_dropped && !HasPassed(); }
-};
-
-// A connection, from its first packet on, recognized by the client's port.
+// A connection, from its first packet on, recognized by the client's port. The trail has what the
+// kernel did with the first packet of each direction.
 class Followed {
  public:
   explicit Followed(const Connection& connection) : connection_(connection) {}
@@ -93,27 +81,34 @@ class Followed {
     if (client_port_ == 0) {
       return;
     }
-    if (sighting.SourcePort() == client_port_) {
-      is_confirmed_ = is_confirmed_ || (answer_.IsSeen() && IsConfirmation(sighting));
-      Add("", request_, sighting);
-    } else if (sighting.DestinationPort() == client_port_) {
-      is_refused_ = is_refused_ || (IsTcp() && (sighting.TcpFlags() & TH_RST) != 0);
-      Add("answer: ", answer_, sighting);
+    const bool is_request = sighting.SourcePort() == client_port_;
+    if (is_request) {
+      is_confirmed_ = is_confirmed_ || (IsSeen(PacketKind::kAnswer) && IsConfirmation(sighting));
+    } else if (sighting.DestinationPort() != client_port_) {
+      return;
     }
+    Add(sighting, is_request ? PacketKind::kRequest : PacketKind::kAnswer);
   }
 
   [[nodiscard]] bool HasBegun() const { return client_port_ != 0; }
   [[nodiscard]] bool IsComplete() const {
-    return IsDropped() || is_confirmed_ || (answer_.HasPassed() && (is_refused_ || !IsTcp()));
+    return IsDropped() || is_confirmed_ ||
+           (HasPassed(PacketKind::kAnswer) && (trail_.IsRefused() || !IsTcp()));
   }
 
   [[nodiscard]] Traced Result() const {
-    Traced traced{.lines = lines_};
+    Traced traced;
+    for (const Seen& seen : trail_.steps) {
+      if (!seen.marker) {
+        traced.lines.push_back(
+            Cat(seen.packet == PacketKind::kAnswer ? "answer: " : "", LineOf(seen.step)));
+      }
+    }
     if (!HasBegun()) {
       return traced;
     }
-    const bool is_answered = is_confirmed_ || (!IsTcp() && request_.HasPassed());
-    if (is_answered && !IsDropped() && !answer_.IsLost()) {
+    const bool is_answered = is_confirmed_ || (!IsTcp() && HasPassed(PacketKind::kRequest));
+    if (is_answered && !IsDropped() && !IsLost(PacketKind::kAnswer)) {
       traced.outcome = Traced::Outcome::kAnswered;
       return traced;
     }
@@ -126,7 +121,7 @@ class Followed {
 
  private:
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == Protocol::kTcp; }
-  [[nodiscard]] bool IsDropped() const { return request_.is_dropped || answer_.is_dropped; }
+  [[nodiscard]] bool IsDropped() const { return trail_.Drop() != nullptr; }
   [[nodiscard]] bool IsFirst(const Sighting& sighting) const {
     return !IsTcp() || (sighting.TcpFlags() & (TH_SYN | TH_ACK)) == TH_SYN;
   }
@@ -134,13 +129,31 @@ class Followed {
     return IsTcp() && (sighting.TcpFlags() & (TH_SYN | TH_ACK | TH_RST)) == TH_ACK;
   }
 
-  void Add(std::string_view prefix, Passage& passage, const Sighting& sighting) {
-    if (sighting.marker) {
-      passage.is_repeated = passage.is_repeated || Contains(passage.markers, *sighting.marker);
-      passage.markers.push_back(*sighting.marker);
-    } else if (!passage.is_repeated && !IsDropped()) {
-      passage.is_dropped = sighting.IsDrop();
-      lines_.push_back(Cat(prefix, LineOf(sighting.step)));
+  [[nodiscard]] bool IsSeen(PacketKind packet) const {
+    return std::ranges::any_of(
+        trail_.steps, [&](const Seen& each) { return each.marker && each.packet == packet; });
+  }
+  // Returns whether all rules of the node's IP hooks have let it through.
+  [[nodiscard]] bool HasPassed(PacketKind packet) const {
+    return trail_.Find({.packet = packet, .point = Point::kInput, .is_end = true}) != nullptr ||
+           trail_.Find({.packet = packet, .point = Point::kPostrouting, .is_end = true}) != nullptr;
+  }
+  [[nodiscard]] bool IsLost(PacketKind packet) const {
+    return IsSeen(packet) && !IsDropped() && !HasPassed(packet);
+  }
+
+  // Leaves out the rules that a second packet of the direction meets.
+  void Add(const Sighting& sighting, PacketKind packet) {
+    const auto is_here = [&](const Seen& each) {
+      return each.packet == packet && each.marker == sighting.marker;
+    };
+    if (sighting.marker && std::ranges::any_of(trail_.steps, is_here)) {
+      repeated_.insert(packet);
+    } else if (sighting.marker || (!IsDropped() && !repeated_.contains(packet))) {
+      Seen seen;
+      static_cast<Sighting&>(seen) = sighting;
+      seen.packet = packet;
+      trail_.steps.push_back(std::move(seen));
     }
   }
 
@@ -149,28 +162,27 @@ class Followed {
     constexpr std::string_view kNoRule =
         "gets no further, and no rule that is seen says so: a queue without a program, "
         "iptables-legacy, or a route";
-    if (request_.IsLost()) {
+    if (IsLost(PacketKind::kRequest)) {
       return Cat("it ", kNoRule);
     }
-    if (!answer_.IsSeen()) {
+    if (!IsSeen(PacketKind::kAnswer)) {
       return Format("in {} seconds nothing has come back from the container", kPatience.count());
     }
-    if (answer_.IsLost()) {
+    if (IsLost(PacketKind::kAnswer)) {
       return Cat("answer: it ", kNoRule);
     }
-    return is_refused_ ? "answer: it refuses"
-                       : Format("answer: in {} seconds the client has not confirmed it{}",
-                                kPatience.count(),
-                                request_.is_repeated ? ", and has asked again" : "");
+    return trail_.IsRefused()
+               ? "answer: it refuses"
+               : Format("answer: in {} seconds the client has not confirmed it{}",
+                        kPatience.count(),
+                        repeated_.contains(PacketKind::kRequest) ? ", and has asked again" : "");
   }
 
   const Connection& connection_;
   std::uint16_t client_port_ = 0;
   bool is_confirmed_ = false;
-  bool is_refused_ = false;
-  std::vector<std::string> lines_;
-  Passage request_;
-  Passage answer_;
+  std::set<PacketKind> repeated_;  // directions of which another packet has followed
+  Trail trail_;
 };
 
 // Returns false at the deadline.
