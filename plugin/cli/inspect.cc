@@ -381,7 +381,23 @@ std::optional<causes::Traced> RunTrace(state::Host& host,
 
 std::string ShowTrace(const causes::Traced& traced) {
   const std::vector<std::string> nothing = {"nothing came to the node's rules"};
-  return UnderHead("Trace", traced.lines.empty() ? nothing : traced.lines);
+  return Folded(UnderHead("Trace", traced.lines.empty() ? nothing : traced.lines), kHeadWidth);
+}
+
+// Shows several allocations in short; several attachments of one allocation are shown whole.
+std::string ShowAll(state::Host& host,
+                    const std::vector<Shown>& all,
+                    const Inventory& inventory,
+                    bool is_quiet) {
+  const auto is_of_another = [&](const Shown& each) {
+    return each.attachment->id.container_id != all.front().attachment->id.container_id;
+  };
+  if (is_quiet || std::ranges::any_of(all, is_of_another)) {
+    return Folded(Joined(all, "", ShowShortly), 2);
+  }
+  return Folded(
+      Joined(all, "\n", [&](const Shown& each) { return ShowAttachment(host, each, inventory); }),
+      kHeadWidth);
 }
 
 int RunInspect(const Arguments& arguments) {
@@ -412,16 +428,9 @@ int RunInspect(const Arguments& arguments) {
     };
     PrintDocument({{"attachments", ArrayOf(all, attachment_json)},
                    {"trace", traced ? Json(traced->lines) : Json()}});
-  } else if (const bool is_one = std::ranges::all_of(found,
-                                                     [&](const Attachment* each) {
-                                                       return each->id.container_id ==
-                                                              found.front()->id.container_id;
-                                                     });
-             arguments.Has("quiet") || !is_one) {
-    Print(Folded(Joined(all, "", ShowShortly), 2));
   } else {
-    const auto show = [&](const Shown& each) { return ShowAttachment(host, each, inventory); };
-    Print(Folded(Cat(Joined(all, "\n", show), traced ? ShowTrace(*traced) : ""), kHeadWidth));
+    Print(ShowAll(host, all, inventory, arguments.Has("quiet")));
+    Print(traced ? ShowTrace(*traced) : "");
   }
   if (!inventory.is_complete) {
     return kUnknown;

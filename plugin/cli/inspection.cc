@@ -229,7 +229,8 @@ class Inspection {
     for (Listening& listening : causes::FindListeners(inside)) {
       all.push_back(ProbePublished(std::move(listening)));
     }
-    std::ranges::stable_partition(all, &Published::is_asked_for);
+    std::stable_partition(
+        all.begin(), all.end(), [](const Published& each) { return each.is_asked_for; });
     AddInContainer(causes::FindSecondNetwork(host_, inside));
     std::vector<const Published*> silent;  // those of which only another protocol is a fault
     for (const Published& each : all) {
