@@ -247,12 +247,12 @@ std::string AcceptMarkCommand(const nft::TableId& table,
   return Format("{}meta mark and {} == {} accept", InsertRule(table, chain), mark, mark);
 }
 
-std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit) {
+FindingList FindForeignDrops(nft::Socket& socket, int accept_mark_bit) {
   std::vector<Bytes> bridges;
   for (const nft::Element& element : socket.Elements(TableId(), kBridges)) {
     bridges.push_back(element.key);
   }
-  std::vector<ForeignDrop> found;
+  FindingList found;
   for (const auto& [table, chain, handle, use] : socket.Chains()) {
     if (!IsForeign(socket, table, chain)) {
       continue;
@@ -264,7 +264,7 @@ std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_b
     if ((!is_rule && !chain.hook->drops) || reader.accepts_ours()) {
       continue;
     }
-    found.push_back({.what = Format("chain {} of table {} ({}) comes {} ours and drops",
+    found.push_back({.text = Format("chain {} of table {} ({}) comes {} ours and drops",
                                     chain.name,
                                     nft::Text(table),
                                     is_rule ? "a rule for all packets" : "policy drop",

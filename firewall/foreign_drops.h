@@ -20,23 +20,18 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "base/finding.h"
 #include "netlink/nft/socket.h"
 
 namespace nomad_bridge::firewall {
-
-struct ForeignDrop {
-  // "chain forward of table inet mine (policy drop) comes after ours and drops"
-  std::string what;
-  std::string fix;
-};
 
 // Returns the command that makes `chain`, which comes after ours, accept what we accept.
 [[nodiscard]] std::string AcceptMarkCommand(const nft::TableId& table,
                                             const std::string& chain,
                                             int accept_mark_bit);
 
-[[nodiscard]] std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit);
+// "chain forward of table inet mine (policy drop) comes after ours and drops"
+[[nodiscard]] FindingList FindForeignDrops(nft::Socket& socket, int accept_mark_bit);
 
 }  // namespace nomad_bridge::firewall

@@ -123,9 +123,7 @@ int MarkBitOf(Examination& node) {
 }
 
 void CheckForeignChains(Examination& node) {
-  for (const auto& [what, fix] : firewall::FindForeignDrops(node.host.nft, MarkBitOf(node))) {
-    node.Fail(what, fix);
-  }
+  node.AddAll(firewall::FindForeignDrops(node.host.nft, MarkBitOf(node)));
 }
 
 // Reads the generation first, which throws if no rule can be read. A reconcile finds nothing in

@@ -391,10 +391,7 @@ class Inspection {
 
   // Finds chains that drop all forwarded packets, also those from an allocation.
   void LookForDrops() {
-    const int mark_bit = record_.rules.forward_hook.accept_mark_bit;
-    for (const auto& [what, fix] : firewall::FindForeignDrops(host_.nft, mark_bit)) {
-      Add({{.text = what, .fix = fix}});
-    }
+    Add(firewall::FindForeignDrops(host_.nft, record_.rules.forward_hook.accept_mark_bit));
   }
 
   state::Host& host_;

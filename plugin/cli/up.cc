@@ -44,8 +44,8 @@ void WarnOfForeignDrops(state::Host& host) {
   if (!about) {
     return;  // our rules accept nothing yet
   }
-  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, about->accept_mark_bit)) {
-    LogLine("{}; fix: {}", what, fix);
+  for (const Finding& drop : firewall::FindForeignDrops(host.nft, about->accept_mark_bit)) {
+    LogLine("{}", drop.TextWithFix());
   }
 }
 

@@ -39,8 +39,8 @@ class ForeignDrops : public World {
   // Returns a line for each drop; "" if there is none.
   std::string Found() {
     std::vector<std::string> found;
-    for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
-      found.push_back(drop.what);
+    for (const Finding& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
+      found.push_back(drop.text);
     }
     return Joined(found, "\n");
   }
@@ -261,8 +261,8 @@ TEST_F(ForeignDrops, AreInTheOrderOfTheKernel) {
 TEST_F(ForeignDrops, AreOpenedByTheirCommands) {
   host().Nft("add element inet nomad-bridge bridges { \"br-other\" }");
   Add("chain f { AFTER drop; }; chain g { BEFORE drop; }");
-  for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
-    host().Shell(drop.fix);
+  for (const Finding& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
+    host().Shell(drop.fix.command);
   }
   EXPECT_EQ(Found(), "");
   const std::string rules = host().Must(Words("nft list chain inet mine g"));
