@@ -147,12 +147,15 @@ std::string TextWithOwner(const Finding& finding, const Inventory& inventory) {
   if (!Contains(kNameless, finding.area) || finding.owner.empty()) {
     return finding.text;
   }
-  const auto owner = std::ranges::find_if(inventory.attachments, [&](const Attachment& each) {
-    return each.id.container_id == finding.owner;
-  });
-  const bool is_container = owner != inventory.attachments.end();
-  return Format(
-      "{}: {}", is_container ? Cat("allocation ", owner->Named()) : finding.owner, finding.text);
+  std::string owner = finding.owner;
+  for (const Attachment& each : inventory.attachments) {
+    // A container may have attachments without labels in other networks.
+    const bool is_better = owner == finding.owner || !each.Label(cni::kJob).empty();
+    if (each.id.container_id == finding.owner && is_better) {
+      owner = Cat("allocation ", each.Named());
+    }
+  }
+  return Format("{}: {}", owner, finding.text);
 }
 
 // Returns the ignored checks; none if the file cannot be read: the check `config` reports that.

@@ -51,6 +51,25 @@ TEST_F(Doctor, SaysASettingOfTheNodeOnce) {
               ElementsAre("net/ipv4/ip_forward is 0: packets for containers are not forwarded"));
 }
 
+// With the job and the group of each, and the list in JSON.
+TEST_F(Doctor, SaysOneCauseOfSeveralAllocationsOnce) {
+  Node& other = AddContainer("other");
+  Attach(
+      Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.11.0.0/24"}}}}),
+      As("alloc-2", other, NomadArgs("search", "alloc-2")));
+  for (Node* const node : {&container(), &other}) {
+    node->Must(Words("ip link set eth0 down"));
+  }
+  const std::vector<json> found = FindingsOf("containers");
+  ASSERT_EQ(found.size(), 1U) << json(found);
+  const std::string first = "allocation 'alloc-2' (search/api): interface 'eth0' is down";
+  EXPECT_EQ(found.at(0).at("what"), Cat(first, " (and 1 more)"));
+  EXPECT_THAT(found.at(0).at("all").get<std::vector<std::string>>(),
+              ElementsAre(first,
+                          HasSubstr("allocation 'alloc-1' (web/api): interface 'eth0' is down; "
+                                    "fix: nsenter")));
+}
+
 // Times 100, what is free of 2^60 addresses is few.
 TEST_F(Doctor, IsContentWithALargeRange) {
   Attach(Config({{"name", "large"}, {"bridge", "br-large"}, {"ipam", {{"subnet", "fd00:6::/68"}}}}),
