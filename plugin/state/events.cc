@@ -85,8 +85,11 @@ EventCounts RefusedAdds() {
 
 EventCounts Repairs() {
   EventCounts counts;
-  for (const auto& each : kAreaNames) {
-    counts.emplace_back(each.second, CountOf(kRepaired, each.second));
+  for (const auto& [area, name] : kAreaNames) {
+    // What is not ours is not repaired.
+    if (area != Finding::Area::kNode && area != Finding::Area::kContainer) {
+      counts.emplace_back(name, CountOf(kRepaired, name));
+    }
   }
   return counts;
 }
