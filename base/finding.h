@@ -3,8 +3,8 @@
 //
 // A check is a function `Check...(..., Findings&)`. It adds a finding for each thing that is not as
 // it should be, together with its repair. In mode kRepair, Add() repairs at once, before the check
-// goes on. So the same code finds what is wrong and repairs it. Functions `Find...` return findings
-// that only people can repair.
+// goes on. So the same code finds what is wrong and repairs it. Functions `Find...` return what
+// they find, and repair nothing.
 //
 // Errors  Errors of a repair are thrown; its finding then counts as left.
 #pragma once
@@ -42,8 +42,8 @@ struct Finding {
     kOtherFirewall,  // a zone of firewalld
     kPolicy,         // whether policies see the traffic of a bridge
   };
-  // kNote: nothing is wrong. A policy or a rule is there on purpose, a fault ends by itself, or
-  // people should know something.
+  // kNote: no fault. A policy or a rule is there on purpose, a fault ends by itself, or people
+  // should know something. If it `ends` connections, inspect shows it as the cause nevertheless.
   enum class Severity { kNote, kWarning, kFault };
 
   Area area = Area::kNode;
@@ -53,7 +53,7 @@ struct Finding {
   Severity severity = Severity::kFault;
   bool is_repairable = false;  // by reconcile or, in area kLeftOver, by gc
   // Whether it may end connections to the owner's published ports, or those in question. false: it
-  // does harm elsewhere.
+  // does harm elsewhere, or none.
   bool ends = true;
   std::optional<Family> family = {};  // the family that suffers; nullopt: both
   std::string chain = {};             // the chain of ours that differs, if it is one

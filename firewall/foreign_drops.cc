@@ -83,6 +83,11 @@ struct Outline {
   }
 };
 
+// Takes "objref type 1 name NAME".
+bool IsNamedCounter(const std::vector<std::string>& words) {
+  return words[0] == "objref" && words.size() > 2 && words[2] == "1";
+}
+
 // Takes "lookup reg 1 set NAME dreg 0": the elements have verdicts.
 bool IsVerdictMap(const std::vector<std::string>& words) {
   return words[0] == "lookup" && words.size() > 6 && words[6] == "0";
@@ -150,8 +155,8 @@ class ChainReader {
       } else if (words[0] == "cmp" || words[0] == "lookup") {
         Test(loaded, words, rule.compared[i], outline);
         loaded.is_tested = true;
-      } else if (!Contains(kUnconditional, words[0])) {
-        outline.Restrict(kWord, false);
+      } else if (!Contains(kUnconditional, words[0]) && !IsNamedCounter(words)) {
+        outline.Restrict(outline.accepts == 0 ? 0 : kWord, false);
         outline.verdict = Contains(kDeciding, words[0]) ? nft::Verdict() : outline.verdict;
       }
     }

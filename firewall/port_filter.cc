@@ -209,14 +209,14 @@ std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {
   return chains;
 }
 
-constexpr std::array kDropping = {kSourceChain, kForwardChain, kOwn4, kOwn6};
+constexpr std::array kDroppingAtPorts = {kSourceChain, kForwardChain, kOwn4, kOwn6};
 
 }  // namespace
 
 const Contributor kPortFilter = {nft::TableFamily::kBridge,
                                  &PortFilterSets,
                                  &PortFilterChains,
-                                 kDropping};
+                                 kDroppingAtPorts};
 
 std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
   std::vector<nft::Element> elements;

@@ -314,7 +314,9 @@ class Planner {
   void PlanUnwanted(const nft::Table& table, const nft::Set& set, const nft::Element& present) {
     if ((set.flags & nft::kInterval) != 0) {
       batch_.DeleteElement(table.id, present);
-      findings_.push_back({Area::kLeftOver, "", Cat(Name(&set, present), " has no owner")});
+      findings_.push_back({.area = Area::kLeftOver,
+                           .text = Cat(Name(&set, present), " has no owner"),
+                           .severity = Finding::Severity::kWarning});
     } else if (present.verdict && table.FindChain(present.verdict->chain) == nullptr) {
       leads_to_other_chains_ = true;
     }

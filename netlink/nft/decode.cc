@@ -134,7 +134,11 @@ void NoteMeaning(const nftnl_expr& expression, KernelRule& rule) {
     return kind == of &&
            TextOf(nftnl_expr_get_str(&expression, static_cast<std::uint16_t>(attribute))) == name;
   };
-  rule.tests_source = rule.tests_source || LoadsSource(expression) ||
+  const auto number = [&](int attribute) {
+    return nftnl_expr_get_u32(&expression, static_cast<std::uint16_t>(attribute));
+  };
+  const bool is_by_fib = kind == "fib" && (number(NFTNL_EXPR_FIB_FLAGS) & NFTA_FIB_F_SADDR) != 0;
+  rule.tests_source = rule.tests_source || LoadsSource(expression) || is_by_fib ||
                       is_extension("match", NFTNL_EXPR_MT_NAME, "set");
   rule.changes_tracking = rule.changes_tracking || kind == "notrack" ||
                           is_extension("target", NFTNL_EXPR_TG_NAME, "CT") ||

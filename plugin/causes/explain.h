@@ -1,5 +1,5 @@
-// Explains why the packet of a probe, or its answer, got no further. Where the packet was last seen
-// decides what to ask the kernel.
+// Probes a connection, and explains why the packet, or its answer, got no further. Where the packet
+// was last seen decides what to ask the kernel.
 //
 // Errors   kKernel
 #pragma once
@@ -18,7 +18,8 @@ struct Diagnosis {
   bool is_by_policy = false;     // our policies refuse it: no fault
 };
 
-// Probes the connection. Throws kKernel if the kernel has lost a part of the trace.
+// Probes the connection. Throws kKernel if it got no answer, and the kernel has
+// lost a part of the trace.
 // REQUIRES: its protocol is TCP or UDP.
 [[nodiscard]] Diagnosis Diagnose(NodeFacts& facts, const Connection& connection);
 

@@ -1,6 +1,5 @@
 #include "plugin/causes/explain_inside.h"
 
-#include <algorithm>
 #include <cerrno>
 
 #include "base/list.h"
@@ -13,7 +12,6 @@
 namespace nomad_bridge::causes {
 namespace {
 
-using nft::TableFamily;
 using probe::PacketKind;
 using Point = nft::Hook::Point;
 

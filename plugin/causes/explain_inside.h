@@ -1,4 +1,4 @@
-// Explains what happens inside the containers at both ends. Only explain.cc and explain_rules.cc
+// Explains what happens inside the containers at both ends. Only explain.cc and rule_cause.cc
 // use it.
 //
 // Errors   kKernel

@@ -266,8 +266,6 @@ Finding Meant(Finding cause, std::string_view why) {
   return cause;
 }
 
-using Place = Connection::Place;
-
 policy::End EndOf(Place place, const std::optional<state::Record>& record, const Ip& address) {
   policy::End end = {.address = address, .is_node = place == Place::kNode};
   if (record) {
@@ -287,8 +285,6 @@ Fix FixOf(state::Host& host, const std::string& rule) {
              directory,
              ShellWord(directory)));
 }
-
-using probe::PacketKind;
 
 // Returns a rule that hands the packet to a program, if the packet was not seen afterwards.
 const Seen* KeptByRule(const Trail& trail) {

@@ -41,7 +41,8 @@ namespace nomad_bridge::causes {
 // Returns the policy that refuses the connection; empty if none does.
 [[nodiscard]] FindingList FindInPolicies(state::Host& host, const Connection& connection);
 
-// Finds the rule that has dropped or kept the request or the answer; empty if none has.
+// Finds the rule that has dropped or kept the request or the answer; empty if none has. Probes
+// again, from another client, to see whether somebody else's rule is about clients.
 [[nodiscard]] FindingList ExplainByRule(NodeFacts& facts,
                                         const Connection& connection,
                                         const Trail& trail);

@@ -149,7 +149,8 @@ class Followed {
     };
     if (sighting.marker && std::ranges::any_of(trail_.steps, is_here)) {
       repeated_.insert(packet);
-    } else if (sighting.marker || (!IsDropped() && !repeated_.contains(packet))) {
+    }
+    if (sighting.marker || (!IsDropped() && !repeated_.contains(packet))) {
       Seen seen;
       static_cast<Sighting&>(seen) = sighting;
       seen.packet = packet;

@@ -13,6 +13,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
+#include "plugin/cli/named_attachments.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/config/node_config.h"
 #include "plugin/rules/left_over.h"
@@ -81,7 +82,7 @@ std::string TextOf(const FindingList& all, bool is_verbose) {
   return text;
 }
 
-Json FindingJson(const Finding& finding) {
+Json CheckJson(const Finding& finding) {
   return {{"check", finding.check},
           {"verdict", NameOf(kSeverityNames, finding.severity)},
           {"what", finding.text},
@@ -103,14 +104,21 @@ std::string LastLine(const FindingList& all, Cost most, bool is_all) {
                                       : "");
 }
 
+// Returns whether `word` is no check, and names an allocation.
+bool IsAllocation(state::Host& host, const std::string& word) {
+  constexpr std::size_t kShortest = 2;  // of a prefix
+  return !IsAnyCalled(word) && word.size() >= kShortest &&
+         !FindAll(TakeInventory(host), ParseFilters(word)).empty();
+}
+
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
-  if (arguments.operands.size() == 1 && !IsAnyCalled(arguments.operands.front())) {
+  state::Host host = state::Host::OpenToLook();
+  if (arguments.operands.size() == 1 && IsAllocation(host, arguments.operands.front())) {
     Arguments of_job = arguments;
     of_job.flags.emplace("quiet", "");
     return kInspect.run(of_job);
   }
-  state::Host host = state::Host::OpenToLook();
   const bool is_all = arguments.operands.empty();
   const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
   const Cost most = arguments.Has("probe") || is_named ? Cost::kProbes : Cost::kDear;
@@ -119,7 +127,7 @@ int RunDoctor(const Arguments& arguments) {
   const std::size_t warnings = Count(all, Severity::kWarning);
   if (arguments.Has("json")) {
     PrintDocument(
-        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, FindingJson)}});
+        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, CheckJson)}});
   } else {
     Print(Cat(Folded(TextOf(all, arguments.Has("verbose") || !is_all), kWordWidth + 2 + kIdWidth),
               LastLine(all, most, is_all)));
@@ -226,6 +234,9 @@ void Examination::AddAll(Severity severity, const std::vector<std::string>& text
 }
 
 void Examination::AddAll(FindingList found) {
+  for (Finding& finding : found) {
+    finding.fix = finding.FixNow();
+  }
   while (!found.empty()) {
     const Finding first = found.front();
     std::vector<std::string> texts;
@@ -250,7 +261,8 @@ void Examination::AddAll(FindingList found) {
 void Examination::AddUnreported(FindingList found) {
   std::erase_if(found, [&](const Finding& each) {
     return std::ranges::any_of(findings, [&](const Finding& known) {
-      return known.text == each.text || (known.fix == each.fix && known.fix != Fix());
+      return known.text == each.text || Contains(known.all, each.text) ||
+             (known.fix == each.fix && known.fix != Fix());
     });
   });
   AddAll(std::move(found));
@@ -259,15 +271,10 @@ void Examination::AddUnreported(FindingList found) {
 void Examination::AddFindings(const std::vector<Area>& areas) {
   FindingList found = Reconciled().left();
   std::erase_if(found, [&](const Finding& each) { return !Contains(areas, each.area); });
-  for (Finding& finding : found) {
-    finding.fix = finding.FixNow();
-  }
   AddAll(std::move(found));
   for (const Finding& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
-      Fail(failure.text,
-           failure.fix != Fix() ? failure.fix
-                                : Fix::Advice("correct this, then run: nomad-bridge reconcile"));
+      Fail(failure.text, failure.fix);
       findings.back().error = failure.error;
     }
   }
@@ -285,6 +292,11 @@ void Examination::FindSharedReasons() {
     const auto found =
         finding.error.empty() ? findings.end() : std::ranges::find_if(findings, shows_it);
     finding.shown_by = found != findings.end() ? found->check : "";
+  }
+  for (Finding& finding : findings) {
+    if (!finding.error.empty() && finding.severity == Severity::kFault && finding.fix == Fix()) {
+      finding.fix = Fix::Advice("correct this, then run: nomad-bridge reconcile");
+    }
   }
 }
 

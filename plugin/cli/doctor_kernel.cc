@@ -30,6 +30,7 @@ void CheckNfTables(Examination& node) {
     node.Ok(name.release);
   } catch (const Error& error) {
     node.Fail(error.what(), error.fix() == Fix() ? Fix("modprobe nf_tables") : error.fix());
+    node.findings.back().error = error.what();
   }
 }
 

@@ -352,8 +352,12 @@ class BlockedPorts {
                     port.host_ip,
                     port.container_ip.family()},
                    [&] {
-                     return causes::FindOnNode(
-                         facts_, record, port, planner_.ToPort(record, port, std::nullopt));
+                     const auto connection = planner_.ToPort(record, port, std::nullopt);
+                     FindingList found = causes::FindOnNode(facts_, record, port, connection);
+                     if (connection && connection->uplink) {
+                       Append(found, causes::FindBlackhole(facts_.host.net, *connection->uplink));
+                     }
+                     return found;
                    });
   }
 

@@ -52,7 +52,8 @@ void CheckInForce(Examination& node) {
     if (::geteuid() != 0) {
       throw Error(*unread);
     }
-    return node.Fail(Cat(unread->what(), "; ADDs are refused"), unread->fix());
+    return node.Fail(Cat(unread->what(), "; ADDs are refused"),
+                     unread->fix() != Fix() ? unread->fix() : state::PolicyFile::Damaged("").fix());
   }
   if (!node.host.policy.AreApplied()) {
     if (IsRequired(node)) {
@@ -84,7 +85,7 @@ void CheckFiles(Examination& node) {
 }
 
 void CheckTraffic(Examination& node) {
-  node.AddUnreported(attachment::FindUnseenTraffic(node.host));
+  node.AddAll(attachment::FindUnseenTraffic(node.host));
 }
 
 constexpr std::array kPolicyTable = {

@@ -231,7 +231,7 @@ std::string ShowAttachment(state::Host& host, const Shown& shown, const Inventor
   return shown.found ? Cat(text, ShowWays(shown.found->ways), ShowFindings(shown)) : text;
 }
 
-Json FindingJson(const Finding& finding) {
+Json CauseJson(const Finding& finding) {
   return {{"what", finding.text}, {"fix", finding.fix.command}, {"advice", finding.fix.advice}};
 }
 
@@ -251,7 +251,7 @@ Json FindingsJson(state::Host& host, const Shown& shown) {
           {"notes", TextsOf(found.On(Side::kNote))},
           {"unknown", TextsOf(found.On(Side::kUnknown))},
           {"cause", cause ? Json(cause->text) : Json()},
-          {"causes", ArrayOf(all, FindingJson)},
+          {"causes", ArrayOf(all, CauseJson)},
           {"ways", ArrayOf(found.ways, WayJson)},
           {"connections", CountConnections(host, *shown.attachment->record)}};
 }

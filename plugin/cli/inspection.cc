@@ -36,8 +36,10 @@ class Inspection {
 
   // The namespace may disappear at any moment.
   Inspected Run() {
-    result_.is_host_known = Try([&] { CompareHostSide(); });
-    are_rules_whole_ = are_rules_whole_ && result_.is_host_known;
+    if (!Try([&] { CompareHostSide(); })) {
+      result_.is_host_known = false;
+      are_rules_whole_ = false;
+    }
     result_.is_container_known = Try([&] {
       if (std::optional<causes::Inside> inside = OpenContainer()) {
         LookInside(*inside);
@@ -101,7 +103,9 @@ class Inspection {
     }
     const std::optional<FileLock> lock = host_.records.TryLock(attachment_.id);
     if (!lock || attachment_.state == State::kDead) {
-      return;
+      result_.is_host_known = false;
+      return AddNote(lock ? "it is dead, so its host side was not compared"
+                          : "another command works on it, so its host side was not compared");
     }
     FindingList found = attachment::ReconcileOne(host_, record_, Mode::kLook).findings.left();
     for (Finding& finding : found) {
@@ -219,7 +223,8 @@ class Inspection {
   // A published port, and what was found out about it.
   struct Published {
     Listening listening;
-    std::optional<Connection> connection;        // nullopt: the client is of another family
+    // nullopt: the client is of another family, or the node has no route or address for it.
+    std::optional<Connection> connection;
     std::optional<causes::Diagnosis> diagnosis;  // nullopt: it was not probed
     bool is_asked_for = true;
   };
@@ -232,7 +237,8 @@ class Inspection {
     std::stable_partition(
         all.begin(), all.end(), [](const Published& each) { return each.is_asked_for; });
     AddInContainer(causes::FindSecondNetwork(host_, inside));
-    std::vector<const Published*> silent;  // those of which only another protocol is a fault
+    // Without a listener, but no fault: their probes are left out.
+    std::vector<const Published*> silent;
     for (const Published& each : all) {
       if (!each.listening.is_answered && !AddUnanswered(inside, each, all)) {
         silent.push_back(&each);
@@ -279,15 +285,19 @@ class Inspection {
              (!client_ || client_->family() == port.container_ip.family()) &&
              (each.listening.is_answered || (each.listening.has_any && !listening.has_any));
     };
-    const auto elsewhere = std::ranges::find_if(all, is_elsewhere);
-    if (elsewhere != all.end()) {
-      const Listening& other = elsewhere->listening;
-      if (other.is_answered && other.port.protocol == listening.port.protocol) {
-        AddNote(Format("{}, but {} is answered on {}",
-                       listening.mismatch,
-                       other.where,
-                       other.port.container_ip));
-      }
+    const auto is_of_other_family = [&](const Published& each) {
+      return is_elsewhere(each) && each.listening.is_answered &&
+             each.listening.port.protocol == listening.port.protocol;
+    };
+    const auto other = std::ranges::find_if(all, is_of_other_family);
+    if (other != all.end()) {
+      AddNote(Format("{}, but {} is answered on {}",
+                     listening.mismatch,
+                     other->listening.where,
+                     other->listening.port.container_ip));
+      return false;
+    }
+    if (std::ranges::any_of(all, is_elsewhere)) {
       return false;
     }
     const std::vector<std::uint16_t> others = causes::FindOtherPorts(inside, listening.port);
@@ -314,6 +324,9 @@ class Inspection {
     FindingList found = causes::FindOnNode(facts_, record_, port, published.connection);
     if (!published.diagnosis) {
       Append(found, causes::FindToContainer(facts_, record_, port.container_ip));
+      if (published.connection && published.connection->uplink) {
+        Append(found, causes::FindBlackhole(host_.net, *published.connection->uplink));
+      }
     }
     Add(std::move(found), published.is_asked_for);
   }
@@ -373,7 +386,7 @@ class Inspection {
     result_.ways.push_back(
         {.title = Cat(connection.ProtocolName(), ' ', target), .way = std::move(diagnosis.way)});
     // Packets are caught before the queue of the uplink.
-    if (is_answered && connection.uplink && connection.IsPublished()) {
+    if (connection.uplink && connection.IsPublished()) {
       Append(beyond_, causes::FindBlackhole(host_.net, *connection.uplink));
     }
   }

@@ -1,8 +1,8 @@
-// What is wrong with one attachment, for `inspect`: first our own side of the node, then what the
-// kernel does with a connection (causes/probe.h), and only then what a probe cannot see.
+// What is wrong with one attachment, for `inspect`: our own side of the node, the container, what
+// the kernel does with a connection (causes/probe.h), and what a probe cannot see.
 //
-// Shapes   Findings in the order in which a packet to a published port meets them. Those about a
-//          connection that was answered have `ends` false, unless they are beyond the probe.
+// Shapes   Findings in the order of the checks; FindCause() goes by side. Those about a connection
+//          that was answered have `ends` false, unless they are beyond the probe.
 // Root     is needed for everything.
 // Changes  nothing permanently. Skips our side if the attachment's lock is taken: a command is
 //          working on it.
@@ -40,15 +40,16 @@ struct NamedWay {
   causes::Way way;
 };
 
-// The side of the attachment that a finding is about. kNote: no fault. kUnknown: a check failed.
+// The side of the attachment that a finding is about, as inspect shows it. kNote: no fault.
+// kUnknown: a check failed. Faults come before kNote.
 enum class Side { kHost, kPath, kContainer, kNote, kUnknown };
 [[nodiscard]] Side SideOf(const Finding& finding);
 
 struct Inspected {
   FindingList findings;
   std::vector<NamedWay> ways;
-  bool is_host_known = true;  // false: the comparison failed before its end
-  bool is_container_known = true;
+  bool is_host_known = true;       // false: nothing was compared, or not all
+  bool is_container_known = true;  // false: a check of the container, or of the way to it, failed
 
   [[nodiscard]] FindingList On(Side side) const;
   // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found.

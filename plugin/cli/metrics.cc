@@ -166,7 +166,7 @@ std::string EventMetric(std::string_view name,
 // policies cannot be read: a check of doctor reports that.
 std::string PolicyMetrics(state::Host& host) {
   // In the order of CounterOf::What.
-  constexpr std::array<std::string_view, 3> kSeveritys = {"allowed", "refused", "would_be_refused"};
+  constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
   Metric connections(
       "policy_connections_total",
       "counter",
@@ -179,7 +179,7 @@ std::string PolicyMetrics(state::Host& host) {
       return "";
     }
     for (const RuleCount& count : CountByRule(host)) {
-      const std::string_view verdict = kSeveritys.at(static_cast<std::size_t>(count.what));
+      const std::string_view verdict = kVerdicts.at(static_cast<std::size_t>(count.what));
       connections.Add(
           {{"policy", count.policy}, {"rule", count.rule}, {"verdict", std::string(verdict)}},
           count.packets);

@@ -56,12 +56,13 @@ FindingList CheckContainerSide(Session& session, const std::optional<state::Reco
              "prevResult has no interface '{}' in '{}'", request.id.ifname, request.netns_path)}};
   }
   expected->may_be_down = session.config.link.disable_container_interface;
-  if (record && record->Has(cni::Part::kLink) && record->link.port.source_check) {
+  rtnl::Socket& net = session.container.net;
+  const std::optional<rtnl::Link> link = net.FindLink(request.id.ifname);
+  const bool is_checked = record && record->Has(cni::Part::kLink) && record->link.port.source_check;
+  if (is_checked && link && link->mac != record->ContainerMac()) {
     expected->mac = record->ContainerMac();
     expected->has_source_check = true;
   }
-  rtnl::Socket& net = session.container.net;
-  const std::optional<rtnl::Link> link = net.FindLink(request.id.ifname);
   FindingList found = link::FindInInterface(session.container, link, *expected);
   if (link && link->kind != "veth") {
     found.push_back(

@@ -126,9 +126,9 @@ class InterfaceLook {
   }
 
   void LookAtAddresses() {
-    const std::vector<Ip> present = AddressesOnly(container_.net.Addresses(link_));
+    const std::vector<Cidr> present = container_.net.Addresses(link_);
     for (const Cidr& address : expected_.addresses) {
-      if (Contains(present, address.address)) {
+      if (Contains(present, address)) {
         continue;
       }
       if (!address.address.is_ipv4() && HasIpv6SwitchedOff(link_)) {
@@ -136,7 +136,7 @@ class InterfaceLook {
             Cat("sysctl -w ",
                 ShellWord(Cat(netlink::Ipv6Setting(link_.name, "disable_ipv6"), "=0"))));
       } else {
-        Add(Format("interface '{}' has lost {}", link_.name, address.address),
+        Add(Format("interface '{}' has lost {}", link_.name, address),
             Format("ip {}address add {} dev {}{}",
                    address.address.is_ipv4() ? "" : "-6 ",
                    address,

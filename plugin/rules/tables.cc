@@ -68,9 +68,8 @@ bool IsOfOtherPolicies(const policy::Program& program,
                        const cni::Workload& workload,
                        const std::string& chain) {
   const auto has_it = [&](const nft::Table& table) { return table.FindChain(chain) != nullptr; };
-  const policy::Program none;
   if (chain.empty() ||
-      std::ranges::any_of(NodeTables(0, true, {.program = none, .kinds = {}}), has_it)) {
+      std::ranges::any_of(NodeTables(0, true, {.program = program, .kinds = {}}), has_it)) {
     return false;
   }
   return !has_it(TableOfKind(program, workload)) || program.JudgementOf(workload).out == chain;

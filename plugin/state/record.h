@@ -141,13 +141,13 @@ struct Record {
   [[nodiscard]] Record OnlyLive() const;
   // Returns the printable labels by which policies select the attachment.
   [[nodiscard]] cni::Workload Workload() const;
-  // Returns "nomad alloc stop 5f3c...", or the equivalent for another runtime.
   // Returns `command`, to be run in the container's namespace.
   [[nodiscard]] std::string InsideFix(const std::string& command) const {
     return InNetns(netns_path, command);
   }
   // Returns the node's own address in the container's network.
   [[nodiscard]] std::optional<Ip> OwnGateway(Family family) const;
+  // Returns "nomad alloc stop 5f3c...", or the equivalent for another runtime.
   [[nodiscard]] Fix RuntimeFix(std::string_view verb) const {
     return cni::RuntimeFix(verb, id.container_id, cni::Shorten(labels));
   }

@@ -113,6 +113,12 @@ std::vector<ContainerDamage> ContainerDamages() {
        {{"ip", "link", "set", "eth0", "address", "02:00:00:00:00:99"}},
        {"02:00:00:00:00:99"}},
       {"Address4Missing", {{"ip", "-4", "address", "flush", "dev", "eth0"}}, {"172.26.64."}},
+      {"PrefixChanged",
+       {{"sh",
+         "-ec",
+         "address=$(ip -4 -o address show eth0 | awk '{ print $4 }'); "
+         "ip address add ${address%/*}/32 dev eth0; ip address delete $address dev eth0"}},
+       {"'eth0' has lost 172.26.64.2/20"}},
       {"Address6Missing",
        {{"ip", "-6", "address", "flush", "dev", "eth0", "scope", "global"}},
        {"fd00:26::"}},

@@ -30,7 +30,7 @@ fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck
 fix: ip link set eth0 address 
 
 ContainerRoute $ ip -n container route delete default; ip -n container route delete default
-fail containers: allocation 'alloc-1': no default route for IPv4
+fail containers: allocation 'alloc-1' (web/api): no default route for IPv4
 fix: nsenter --net=/run/netns/container ip route add default via 172.26.64.1
 
 Conntrack $ mount -t tmpfs tmpfs /proc/sys/net/netfilter

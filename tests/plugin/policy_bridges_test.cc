@@ -43,6 +43,8 @@ TEST_F(PolicyBridges, ACheckTurnsTheirFlagsOnAgain) {
   Node& dev = Start("dev", "test");
   Apply({kNamespaces});
   host().Must(Words("ip link set nomad type bridge nf_call_iptables 0"));
+  EXPECT_THAT(RunLine("doctor policy.traffic"),
+              Exits(1, Out(HasSubstr("\n      fix: nomad-bridge reconcile\n"))));
   EXPECT_THAT(CheckOf(api, "api", config), Exits(0, Err(HasSubstr("repaired: bridge 'nomad'"))));
   EXPECT_FALSE(Reaches(dev, api));
 }

@@ -339,6 +339,16 @@ TEST_F(BrokenUplink, IsNamedWithWhatItHasLost) {
             "answer; it had one when the port was published");
 }
 
+// Packets of a probe are caught before that queue.
+TEST_F(BrokenUplink, WhoseQueueLosesAllIsNamedByInspectAndDoctor) {
+  host().Must(Words("tc qdisc add dev uplink root blackhole"));
+  const std::string what = "'uplink' sends nothing: its queue is a blackhole";
+  EXPECT_EQ(Diagnose(kTcp).at("cause"), what);
+  EXPECT_THAT(RunLine("inspect 8080 -no-probe"), Exits(1, Out(HasSubstr(what))));
+  EXPECT_THAT(RunLine("doctor ports.blocked"),
+              Exits(1, Out(HasSubstr(Cat(what, "\n      fix: tc qdisc del dev uplink root")))));
+}
+
 class BrokenPort : public ProbeWorld {};
 
 TEST_F(BrokenPort, IsTheCauseOnlyIfItIsAskedAbout) {
