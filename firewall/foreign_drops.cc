@@ -21,9 +21,6 @@ namespace {
 using nft::Bytes;
 using Code = nft::Verdict::Code;
 
-// Our chain, which sets the mark.
-constexpr int kOurPriority = -1;
-
 // Which new connections a rule may accept.
 constexpr unsigned kTo = 1;    // some to our bridges
 constexpr unsigned kFrom = 2;  // some from our bridges
@@ -225,13 +222,6 @@ bool IsForeign(nft::Socket& socket, const nft::TableId& table, const nft::Chain&
   return in_kernel && !in_kernel->is_dormant;
 }
 
-std::string InsertRule(const nft::TableId& table, const std::string& chain) {
-  return Format("nft insert rule {} {} {} ",
-                nft::Text(table.family),
-                ShellWord(table.name),
-                ShellWord(chain));
-}
-
 // Returns the command for a chain before ours, where packets have no mark yet.
 std::string AcceptBridgesCommand(const std::string& insert, std::vector<Bytes> bridges) {
   if (bridges.empty()) {
@@ -244,6 +234,13 @@ std::string AcceptBridgesCommand(const std::string& insert, std::vector<Bytes> b
 }
 
 }  // namespace
+
+std::string InsertRule(const nft::TableId& table, const std::string& chain) {
+  return Format("nft insert rule {} {} {} ",
+                nft::Text(table.family),
+                ShellWord(table.name),
+                ShellWord(chain));
+}
 
 std::string AcceptMarkCommand(const nft::TableId& table,
                               const std::string& chain,
@@ -262,7 +259,7 @@ FindingList FindForeignDrops(nft::Socket& socket, int accept_mark_bit) {
     if (!IsForeign(socket, table, chain)) {
       continue;
     }
-    const bool is_before = chain.hook->priority < kOurPriority;
+    const bool is_before = chain.hook->priority < kForwardPriority;
     const std::vector<Field> fields = FieldsOf(bridges, accept_mark_bit, is_before);
     ChainReader reader(socket, table, fields);
     const bool is_rule = reader.Drops(chain.name);

@@ -26,6 +26,9 @@
 
 namespace nomad_bridge::firewall {
 
+// Returns the beginning of a command that inserts a rule: "nft insert rule inet mine forward ".
+[[nodiscard]] std::string InsertRule(const nft::TableId& table, const std::string& chain);
+
 // Returns the command that makes `chain`, which comes after ours, accept what we accept.
 [[nodiscard]] std::string AcceptMarkCommand(const nft::TableId& table,
                                             const std::string& chain,

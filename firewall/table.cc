@@ -20,9 +20,8 @@ constexpr std::string_view kMasqLan = "masqlan";  // as kMasq, but without a gat
 constexpr std::string_view kRandomPorts = "randomports";
 constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
 
-// nft's names for these priorities: raw, filter, dstnat, srcnat.
+// nft's names for these priorities: raw, dstnat, srcnat.
 constexpr int kRaw = -300;
-constexpr int kFilter = 0;
 constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
 constexpr int kLast = 300;  // conntrack's helpers: after all priorities that others use
@@ -141,7 +140,7 @@ nft::Chain FromAllocations(int mark_bit) {
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = kForward.name,
-      .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1}};
+      .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kForwardPriority}};
   const auto accept = [&](nft::Rule rule) {
     chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
   };

@@ -104,6 +104,9 @@ struct IngressElements {
 // such element, or no table.
 [[nodiscard]] std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address);
 
+// The priority of our chain at the forward hook, which sets the mark: one step before iptables'.
+constexpr int kForwardPriority = -1;
+
 // The chain for packets that conntrack assigns to no connection.
 constexpr const char* kInvalid = "invalid";
 

@@ -115,17 +115,18 @@ void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
   }
 }
 
+std::uint32_t NumberOf(const nftnl_expr& expression, int attribute) {
+  return nftnl_expr_get_u32(&expression, static_cast<std::uint16_t>(attribute));
+}
+
 // Returns whether the expression loads the source address of an IPv4 or IPv6 header.
 bool LoadsSource(const nftnl_expr& expression) {
-  const auto number = [&](int attribute) {
-    return nftnl_expr_get_u32(&expression, static_cast<std::uint16_t>(attribute));
-  };
   // The TTL of IPv4, of one byte, is where IPv6 has the source.
   return NameOf(expression) == "payload" &&
-         number(NFTNL_EXPR_PAYLOAD_BASE) == NFT_PAYLOAD_NETWORK_HEADER &&
-         (number(NFTNL_EXPR_PAYLOAD_OFFSET) == offsetof(iphdr, saddr) ||
-          (number(NFTNL_EXPR_PAYLOAD_OFFSET) == offsetof(ip6_hdr, ip6_src) &&
-           number(NFTNL_EXPR_PAYLOAD_LEN) > 1));
+         NumberOf(expression, NFTNL_EXPR_PAYLOAD_BASE) == NFT_PAYLOAD_NETWORK_HEADER &&
+         (NumberOf(expression, NFTNL_EXPR_PAYLOAD_OFFSET) == offsetof(iphdr, saddr) ||
+          (NumberOf(expression, NFTNL_EXPR_PAYLOAD_OFFSET) == offsetof(ip6_hdr, ip6_src) &&
+           NumberOf(expression, NFTNL_EXPR_PAYLOAD_LEN) > 1));
 }
 
 void NoteMeaning(const nftnl_expr& expression, KernelRule& rule) {
@@ -134,16 +135,14 @@ void NoteMeaning(const nftnl_expr& expression, KernelRule& rule) {
     return kind == of &&
            TextOf(nftnl_expr_get_str(&expression, static_cast<std::uint16_t>(attribute))) == name;
   };
-  const auto number = [&](int attribute) {
-    return nftnl_expr_get_u32(&expression, static_cast<std::uint16_t>(attribute));
-  };
-  const bool is_by_fib = kind == "fib" && (number(NFTNL_EXPR_FIB_FLAGS) & NFTA_FIB_F_SADDR) != 0;
+  const bool is_by_fib =
+      kind == "fib" && (NumberOf(expression, NFTNL_EXPR_FIB_FLAGS) & NFTA_FIB_F_SADDR) != 0;
   rule.tests_source = rule.tests_source || LoadsSource(expression) || is_by_fib ||
                       is_extension("match", NFTNL_EXPR_MT_NAME, "set");
   rule.changes_tracking = rule.changes_tracking || kind == "notrack" ||
                           is_extension("target", NFTNL_EXPR_TG_NAME, "CT") ||
                           (kind == "ct" && nftnl_expr_is_set(&expression, NFTNL_EXPR_CT_SREG) &&
-                           nftnl_expr_get_u32(&expression, NFTNL_EXPR_CT_KEY) == NFT_CT_ZONE);
+                           NumberOf(expression, NFTNL_EXPR_CT_KEY) == NFT_CT_ZONE);
 }
 
 std::vector<std::string> DevicesOf(const nftnl_chain& chain) {

@@ -115,8 +115,9 @@ FindingList ExplainLeaving(NodeFacts& facts, const Connection& connection, const
   const state::Record& record = *connection.client_record;
   std::optional<Inside> inside = OpenInside(record);
   if (!inside) {
-    return Advise(Format("its namespace cannot be seen at '{}'", record.netns_path),
-                  "run this where the runtime's mounts can be seen");
+    Finding unseen = UnseenNamespace(record);
+    unseen.ends = true;
+    return {unseen};
   }
   if (!inside->link) {
     return {};

@@ -218,6 +218,14 @@ std::optional<Inside> OpenInside(const state::Record& record) {
                 std::move(link)};
 }
 
+Finding UnseenNamespace(const state::Record& record) {
+  return {.area = Finding::Area::kContainer,
+          .owner = record.id.container_id,
+          .text = Format("its namespace cannot be seen at '{}'", record.netns_path),
+          .fix = Fix::Advice("run this where the runtime's mounts can be seen"),
+          .ends = false};
+}
+
 std::optional<Ip> FindGateway(const state::Record& record, Family family) {
   if (const std::optional<Ip> own = record.OwnGateway(family)) {
     return own;

@@ -28,6 +28,8 @@ struct Inside : link::Container {
 };
 // Returns nullopt if the namespace is gone, or cannot be seen from here.
 [[nodiscard]] std::optional<Inside> OpenInside(const state::Record& record);
+// Returns that it cannot be seen from here. This need not end anything.
+[[nodiscard]] Finding UnseenNamespace(const state::Record& record);
 
 // Returns the listeners of each published port. All count as answered if a sandbox or a virtual
 // machine takes the frames of the interface.

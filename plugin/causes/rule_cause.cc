@@ -186,13 +186,11 @@ std::string LookupCommand(const Connection& connection, const Seen& seen) {
                   ShellWord(seen.step.chain),
                   type);
   }
-  return Format("nft insert rule {} {} {} {} accept",
-                nft::Text(table.family),
-                ShellWord(table.name),
-                ShellWord(seen.step.chain),
-                connection.family() == Family::kIpv4
-                    ? "meta protocol arp"
-                    : "icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }'");
+  return Cat(firewall::InsertRule(table, seen.step.chain),
+             connection.family() == Family::kIpv4
+                 ? "meta protocol arp"
+                 : "icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }'",
+             " accept");
 }
 
 // Returns a command that inserts a rule before the rule of `seen` in the same chain: a verdict
@@ -216,11 +214,9 @@ std::string CommandOf(const Connection& connection, const Seen& seen) {
   const bool has_our_mark = record && (seen.step.mark & (std::uint32_t{1} << bit)) != 0;
   return has_our_mark && seen.side == Side::kNode
              ? firewall::AcceptMarkCommand(table, seen.step.chain, bit)
-             : Format("nft insert rule {} {} {} {}accept",
-                      nft::Text(table.family),
-                      ShellWord(table.name),
-                      ShellWord(seen.step.chain),
-                      NftMatch(connection, match));
+             : Cat(firewall::InsertRule(table, seen.step.chain),
+                   NftMatch(connection, match),
+                   "accept");
 }
 
 // Returns the cause for a rule of ours, whose drops are intended.

@@ -138,9 +138,7 @@ class Inspection {
     }
     std::optional<causes::Inside> inside = causes::OpenInside(record_);
     if (!inside) {
-      AddInContainer({{.text = Format("its namespace cannot be seen at '{}'", record_.netns_path),
-                       .fix = Fix::Advice("run this where the runtime's mounts can be seen"),
-                       .ends = false}});
+      Add({causes::UnseenNamespace(record_)});
     }
     return inside;
   }

@@ -26,8 +26,8 @@ void WarnOfPorts(state::Host& host, const state::Record& record);
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
 
-// Returns the settings of the third warning: "net/ipv4/ip_forward", and the setting for IPv6.
-// Returns none for an attachment behind a gateway of ours, because we turn the settings on there.
+// Returns the third warning, for each family whose packets the node does not forward. Returns none
+// for an attachment behind a gateway of ours, because we turn the settings on there.
 [[nodiscard]] FindingList FindForwardingOff(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::rules
