@@ -104,14 +104,6 @@ PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bo
   return policies;
 }
 
-std::vector<const Peer*> AllPeers(const std::vector<Policy>& policies) {
-  std::vector<const Peer*> peers;
-  for (const Policy& policy : policies) {
-    Append(peers, PeersOf(policy));
-  }
-  return peers;
-}
-
 PolicyList Closed(PolicyList policies) {
   std::erase_if(policies, [](const Policy* policy) { return !policy->is_closed; });
   return policies;
@@ -291,12 +283,14 @@ Program::Program(const Policies& policies) : Program(Write(policies)) {}
 
 Program::Program(std::string text) : text_(std::move(text)) {
   std::string_view rest = text_;
-  const std::string_view line = TakeUntil('\n', rest);
-  if (!rest.ends_with('\n')) {
+  index_ = ReadIndex(TakeUntil('\n', rest));
+  const auto lines = static_cast<std::size_t>(std::ranges::count(rest, '\n'));
+  if (lines != index_.selectors.size() + 1 || !rest.ends_with('\n')) {
     throw Error(Code::kDecode, "the compiled policies are cut off");
   }
-  compiled_ = ReadCompiled(line);
-  revision_ = empty() ? "" : Hex(StableHash(line), kNameDigits);
+  // Without the lists: their names in the policies have hashes of their prefixes.
+  const std::string_view judged(text_.data(), text_.rfind('\n', text_.size() - 2));
+  revision_ = empty() ? "" : Hex(StableHash(judged), kNameDigits);
 }
 
 const Judgement& Program::JudgementOf(const cni::Workload& workload) const {
@@ -313,29 +307,44 @@ const Program::Kind& Program::KindOf(const cni::Workload& workload) const {
                                : kinds_.emplace(workload, MakeKind(workload)).first->second;
 }
 
+std::vector<CompiledPolicy> Program::Read(const cni::Workload* workload) const {
+  std::vector<CompiledPolicy> read;
+  std::string_view rest = text_;
+  static_cast<void>(TakeUntil('\n', rest));  // the index
+  for (const Selector& selector : index_.selectors) {
+    const std::string_view line = TakeUntil('\n', rest);
+    if (workload == nullptr || Selects(selector, *workload)) {
+      read.push_back(ReadPolicy(line));
+      read.back().policy.selector = selector;
+    }
+  }
+  return read;
+}
+
 Program::Kind Program::MakeKind(const cni::Workload& workload) const {
   Kind kind;
   if (workload.nomad_namespace.empty()) {
     return kind;
   }
-  for (const Policy& policy : compiled_.policies) {
-    if (Selects(policy.selector, workload)) {
-      kind.policies.push_back(policy);
-    }
+  ListNames lists;
+  for (CompiledPolicy& compiled : Read(&workload)) {
+    kind.policies.push_back(std::move(compiled.policy));
+    lists.merge(compiled.lists);
   }
   std::set<std::string> sets;
-  for (const Peer* const peer : AllPeers(compiled_.policies)) {
-    if (peer->kind == Peer::Kind::kSameNamespace) {
-      sets.insert(NamespaceSetName(workload.nomad_namespace));
-    } else if (peer->kind == Peer::Kind::kSelector && Selects(peer->selector, workload)) {
-      sets.insert(SetName(peer->selector));
+  for (const Selector& peer : index_.peers) {
+    if (Selects(peer, workload)) {
+      sets.insert(SetName(peer));
     }
+  }
+  if (index_.has_same_namespace) {
+    sets.insert(NamespaceSetName(workload.nomad_namespace));
   }
   kind.judgement.sets.assign(sets.begin(), sets.end());
   for (const auto& [direction, entrance] : {std::pair(Direction::kTo, &kind.judgement.in),
                                             std::pair(Direction::kFrom, &kind.judgement.out)}) {
     std::vector<Chain> chains =
-        Maker(direction, workload.nomad_namespace, compiled_.lists).Make(kind.policies);
+        Maker(direction, workload.nomad_namespace, lists).Make(kind.policies);
     if (!chains.empty()) {
       *entrance = chains.back().name;
     }
@@ -360,9 +369,7 @@ std::vector<Policy> Program::PoliciesAbout(Direction direction,
 
 const Lists& Program::Lists() const {
   if (!lists_) {
-    std::string_view rest = text_;
-    static_cast<void>(TakeUntil('\n', rest));
-    lists_ = ReadLists(rest);
+    lists_ = ReadLists(std::string_view(text_).substr(text_.rfind('\n', text_.size() - 2) + 1));
   }
   return *lists_;
 }
@@ -370,7 +377,8 @@ const Lists& Program::Lists() const {
 std::map<std::string, CounterOf> Program::Counters() const {
   using What = CounterOf::What;
   std::map<std::string, CounterOf> counters;
-  for (const Policy& policy : compiled_.policies) {
+  for (const CompiledPolicy& compiled : Read(nullptr)) {
+    const Policy& policy = compiled.policy;
     const auto add = [&](const Counted& counted, What what, std::string words) {
       counters[counted.counter] = {
           policy.name, counted.rule, what, policy.is_audited, std::move(words)};
@@ -392,13 +400,12 @@ std::map<std::string, CounterOf> Program::Counters() const {
 std::map<std::string, std::string> Program::SetTexts(
     const std::set<std::string>& namespaces) const {
   std::map<std::string, std::string> texts;
-  for (const Peer* const peer : AllPeers(compiled_.policies)) {
-    if (peer->kind == Peer::Kind::kSelector) {
-      texts[SetName(peer->selector)] = policy::Text(peer->selector);
-    } else if (peer->kind == Peer::Kind::kSameNamespace) {
-      for (const std::string& nomad_namespace : namespaces) {
-        texts[NamespaceSetName(nomad_namespace)] = Cat("same-namespace ", nomad_namespace);
-      }
+  for (const Selector& peer : index_.peers) {
+    texts[SetName(peer)] = policy::Text(peer);
+  }
+  if (index_.has_same_namespace) {
+    for (const std::string& nomad_namespace : namespaces) {
+      texts[NamespaceSetName(nomad_namespace)] = Cat("same-namespace ", nomad_namespace);
     }
   }
   return texts;

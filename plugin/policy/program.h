@@ -100,7 +100,7 @@ class Program {
   explicit Program(std::string text);
 
   // Returns whether there are no policies.
-  [[nodiscard]] bool empty() const { return compiled_.policies.empty(); }
+  [[nodiscard]] bool empty() const { return index_.selectors.empty(); }
   // Returns a hash of the policies; empty without policies.
   [[nodiscard]] const std::string& Revision() const { return revision_; }
 
@@ -135,9 +135,11 @@ class Program {
 
   [[nodiscard]] const Kind& KindOf(const cni::Workload& workload) const;
   [[nodiscard]] Kind MakeKind(const cni::Workload& workload) const;
+  // Reads the policies that select `workload`; all without one.
+  [[nodiscard]] std::vector<CompiledPolicy> Read(const cni::Workload* workload) const;
 
   std::string text_;
-  Compiled compiled_;
+  Index index_;
   std::string revision_;
   mutable std::map<cni::Workload, Kind> kinds_;  // made so far
   mutable std::optional<policy::Lists> lists_;

@@ -1,5 +1,7 @@
 #include "plugin/policy/program_json.h"
 
+#include <set>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -11,7 +13,16 @@ using nlohmann::json;
 
 // nlohmann finds these by the namespace of their type.
 NLOHMANN_JSON_SERIALIZE_ENUM(Direction, {{Direction::kTo, "to"}, {Direction::kFrom, "from"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Selector, nomad_namespace, job, group)
+
+void to_json(json& to, const Selector& selector) {
+  to = {selector.nomad_namespace, selector.job, selector.group};
+}
+void from_json(const json& from, Selector& selector) {
+  from.at(0).get_to(selector.nomad_namespace);
+  from.at(1).get_to(selector.job);
+  from.at(2).get_to(selector.group);
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Index, selectors, peers, has_same_namespace)
 
 // A word, {"addresses": "office"}, or a selector.
 void to_json(json& to, const Peer& peer) {
@@ -26,8 +37,8 @@ void to_json(json& to, const Peer& peer) {
 void from_json(const json& from, Peer& peer) {
   if (from.is_string()) {
     peer.kind = FindNamed(kPeerWords, from.get_ref<const std::string&>()).value();
-  } else if (const auto addresses = from.find("addresses"); addresses != from.end()) {
-    peer = {.kind = Peer::Kind::kAddresses, .addresses = addresses->get<std::string>()};
+  } else if (from.is_object()) {
+    peer = {.kind = Peer::Kind::kAddresses, .addresses = from.at("addresses").get<std::string>()};
   } else {
     peer = {.kind = Peer::Kind::kSelector, .selector = from.get<Selector>()};
   }
@@ -41,10 +52,10 @@ void from_json(const json& from, Ports& ports) {
 }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Entry, peers, ports)
+// Without the selector, which the index has.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Policy,
                                    name,
                                    direction,
-                                   selector,
                                    only,
                                    is_audited,
                                    drops,
@@ -75,36 +86,55 @@ std::string NameInSteps(const std::string& name, const std::vector<Cidr>& prefix
 }  // namespace
 
 std::string Write(const Policies& policies) {
-  json judged = {{"version", kVersion}, {"policies", policies.policies}, {"lists", json::object()}};
+  Index index;
+  std::set<Selector> peers;
+  std::string lines;
   json lists = json::object();
   for (const Policy& policy : policies.policies) {
+    index.selectors.push_back(policy.selector);
+    json line = policy;
+    json& names = line["lists"] = json::object();
     for (const Peer* const peer : PeersOf(policy)) {
+      if (peer->kind == Peer::Kind::kSelector) {
+        peers.insert(peer->selector);
+      }
+      index.has_same_namespace |= peer->kind == Peer::Kind::kSameNamespace;
       if (peer->kind == Peer::Kind::kAddresses) {
         const std::vector<Cidr>& prefixes = policies.addresses.at(peer->addresses);
         const std::string in_steps = NameInSteps(peer->addresses, prefixes);
-        judged["lists"][peer->addresses] = in_steps;
+        names[peer->addresses] = in_steps;
         json& list = lists[in_steps] = json::array();
         for (const Cidr& prefix : prefixes) {
           list.push_back(prefix.Text());
         }
       }
     }
+    lines += Cat(line.dump(), '\n');
   }
-  return Cat(judged.dump(), '\n', lists.dump(), '\n');
+  index.peers.assign(peers.begin(), peers.end());
+  json first = index;
+  first["version"] = kVersion;
+  return Cat(first.dump(), '\n', lines, lists.dump(), '\n');
 }
 
-Compiled ReadCompiled(std::string_view text) {
-  return Decode(text, [](const json& document) {
+Index ReadIndex(std::string_view line) {
+  return Decode(line, [](const json& document) {
     if (document.at("version") != kVersion) {
       throw Error(Code::kDecode, "another release has written them");
     }
-    return Compiled{.policies = document.at("policies").get<std::vector<Policy>>(),
-                    .lists = document.at("lists").get<ListNames>()};
+    return document.get<Index>();
   });
 }
 
-Lists ReadLists(std::string_view text) {
-  return Decode(text, [](const json& document) {
+CompiledPolicy ReadPolicy(std::string_view line) {
+  return Decode(line, [](const json& document) {
+    return CompiledPolicy{.policy = document.get<Policy>(),
+                          .lists = document.at("lists").get<ListNames>()};
+  });
+}
+
+Lists ReadLists(std::string_view line) {
+  return Decode(line, [](const json& document) {
     Lists lists;
     for (const auto& [name, prefixes] : document.items()) {
       std::vector<Cidr>& list = lists[name];

@@ -1,9 +1,11 @@
 // The compiled form of policies, which `policy apply` writes and each ADD reads from /run.
 //
-// Shapes  Two lines of JSON, so that an ADD need not parse long lists of prefixes:
-//           {"version": 1, "policies": [...], "lists": {"office": "office-1c0e..."}}
+// Shapes  Lines of JSON, so that an ADD need parse only the first, and the policies that select its
+//         allocation: with 200 policies, all of them would take as long as the rest of the ADD.
+//           {"version": 1, "selectors": [["prod", "api", ""], ...], "peers": [...], ...}
+//           {"name": "api", ..., "lists": {"office": "office-1c0e..."}}     of each policy
 //           {"office-1c0e...": ["10.20.0.0/16", ...]}
-//         `lists` maps the names in policies to the names that steps use, which have a hash of the
+//         `lists` maps the names in a policy to the names that steps use, which have a hash of the
 //         prefixes.
 // Errors  kDecode for a text that Write() has not written.
 #pragma once
@@ -21,15 +23,21 @@ namespace nomad_bridge::policy {
 using ListNames = std::map<std::string, std::string>;
 using Lists = std::map<std::string, std::vector<Cidr>>;
 
-struct Compiled {
-  std::vector<Policy> policies;
+struct Index {
+  std::vector<Selector> selectors;  // of each policy, in their order
+  std::vector<Selector> peers;      // that policies name, each once
+  bool has_same_namespace = false;  // some policy names this peer
+};
+
+struct CompiledPolicy {
+  Policy policy;  // without its selector, which the index has
   ListNames lists;
 };
 
 [[nodiscard]] std::string Write(const Policies& policies);
-// Reads the first line.
-[[nodiscard]] Compiled ReadCompiled(std::string_view text);
-// Reads the second line.
-[[nodiscard]] Lists ReadLists(std::string_view text);
+// Each reads a line.
+[[nodiscard]] Index ReadIndex(std::string_view line);
+[[nodiscard]] CompiledPolicy ReadPolicy(std::string_view line);
+[[nodiscard]] Lists ReadLists(std::string_view line);
 
 }  // namespace nomad_bridge::policy

@@ -195,6 +195,14 @@ TEST_F(PolicyProgram, IsNotReadFromADamagedText) {
   EXPECT_EQ(Caught([] { return Program("{}"); }).code(), Code::kDecode);
 }
 
+TEST_F(PolicyProgram, NoticesADamagedPolicyWhenItIsNeeded) {
+  std::string text = Compile(kOnlyLb).Text();
+  text[text.find("\n{") + 1] = '[';
+  const Program program = Program(text);
+  EXPECT_THAT(Caught([&] { return program.ChainsOf(kApi); }), IsError(Code::kDecode));
+  EXPECT_THAT(Caught([&] { return program.Counters(); }), IsError(Code::kDecode));
+}
+
 TEST_F(PolicyProgram, NoticesADamagedList) {
   std::string text =
       Compile(R"({"name": "a", "from": {"namespace": "*"}, "deny": [{"to": ["10.9.0.0/16"]}]})")
