@@ -322,9 +322,12 @@ class Inspection {
     FindingList found = causes::FindOnNode(facts_, record_, port, published.connection);
     if (!published.diagnosis) {
       Append(found, causes::FindToContainer(facts_, record_, port.container_ip));
-      if (published.connection && published.connection->uplink) {
-        Append(found, causes::FindBlackhole(host_.net, *published.connection->uplink));
-      }
+    }
+    // Packets are caught before the queue of the uplink, but requests for neighbours are not.
+    if (published.is_asked_for && published.connection && published.connection->uplink) {
+      FindingList queue = causes::FindBlackhole(host_.net, *published.connection->uplink);
+      Append(beyond_, queue);
+      Append(found, std::move(queue));
     }
     Add(std::move(found), published.is_asked_for);
   }
@@ -383,10 +386,6 @@ class Inspection {
                                    : Cat(connection.port);
     result_.ways.push_back(
         {.title = Cat(connection.ProtocolName(), ' ', target), .way = std::move(diagnosis.way)});
-    // Packets are caught before the queue of the uplink.
-    if (connection.uplink && connection.IsPublished()) {
-      Append(beyond_, causes::FindBlackhole(host_.net, *connection.uplink));
-    }
   }
 
   // If every probed connection was answered, a fault on the node is no reason for silence unless it
@@ -414,7 +413,7 @@ class Inspection {
   causes::Planner planner_{facts_};
   bool are_rules_whole_ = true;
   bool has_failed_ = false;  // some probed connection was not answered
-  FindingList beyond_;       // faults beyond the end of the probes
+  FindingList beyond_;       // faults that probes of published ports cannot see
   Inspected result_;
 };
 

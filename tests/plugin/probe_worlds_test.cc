@@ -339,10 +339,13 @@ TEST_F(BrokenUplink, IsNamedWithWhatItHasLost) {
             "answer; it had one when the port was published");
 }
 
-// Packets of a probe are caught before that queue.
+// Packets of a probe are caught before that queue; requests for the neighbour are lost there.
 TEST_F(BrokenUplink, WhoseQueueLosesAllIsNamedByInspectAndDoctor) {
   host().Must(Words("tc qdisc add dev uplink root blackhole"));
   const std::string what = "'uplink' sends nothing: its queue is a blackhole";
+  EXPECT_EQ(Diagnose(kTcp).at("cause"), what);
+  host().Must(Words("ip neigh flush dev uplink"));
+  EXPECT_EQ(Diagnose(kTcp).at("causes").size(), 1U);
   EXPECT_EQ(Diagnose(kTcp).at("cause"), what);
   EXPECT_THAT(RunLine("inspect 8080 -no-probe"), Exits(1, Out(HasSubstr(what))));
   EXPECT_THAT(RunLine("doctor ports.blocked"),
