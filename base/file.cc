@@ -197,6 +197,11 @@ bool CreateFile(const std::string& path, std::string_view content) {
   throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
 }
 
+void RecreateFile(const std::string& path, std::string_view content) {
+  EnsureFileGone(path);
+  static_cast<void>(CreateFile(path, content));  // another process may have been faster
+}
+
 void ReplaceFile(const std::string& path, std::string_view content) {
   const std::string fresh = path + ".new";
   const UniqueFd fd(::open(fresh.c_str(),

@@ -46,7 +46,12 @@ void WriteBestEffort(int fd, std::string_view text);
 // exists.
 [[nodiscard]] bool CreateFile(const std::string& path, std::string_view content);
 
-// Creates or replaces `path` in one step. A leftover of a killed writer ("<path>.new") is
+// Like CreateFile(), but removes a file that is there before. Several processes may do this at the
+// same time with the same content, and a killed one leaves nothing else. For a moment there is no
+// file.
+void RecreateFile(const std::string& path, std::string_view content);
+
+// Creates or replaces `path` in one step. Only one process may do this at a time. A leftover of a killed writer ("<path>.new") is
 // overwritten, unless it is a symbolic link: that is an error.
 void ReplaceFile(const std::string& path, std::string_view content);
 

@@ -131,7 +131,7 @@ std::vector<Ip> FindLeasesFromBefore(state::Host& host,
   }
   if (are_all_known) {
     EnsureDirectory(KnownDirectory());
-    ReplaceFile(KnownPath(id.network), data_dir);
+    RecreateFile(KnownPath(id.network), data_dir);
   }
   return own;
 }

@@ -187,7 +187,7 @@ void RememberOpened(const std::string& state, const std::string& link) {
   std::vector<std::string> lines = OpenedLinks(state);
   lines.insert(lines.begin(), state);
   lines.push_back(link);
-  ReplaceFile(kOpenedFile, Joined(lines, "\n"));
+  RecreateFile(kOpenedFile, Joined(lines, "\n"));
 }
 
 }  // namespace

@@ -300,11 +300,16 @@ std::optional<Finding> FindObstacle(state::Host& host, const state::Record& reco
 CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Findings& findings) {
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
+  std::optional<Finding> obstacle = bridge ? std::nullopt : FindObstacle(host, record);
+  if (obstacle) {
+    // The obstacle may be the bridge itself, which another ADD has made since we looked.
+    bridge = host.net.FindLink(name);
+  }
   if (bridge) {
     CheckPresent(host, *bridge, record, findings);
     return {.link = std::move(bridge)};
   }
-  if (std::optional<Finding> obstacle = FindObstacle(host, record)) {
+  if (obstacle) {
     findings.AddUnrepairable(*std::move(obstacle));
     return {};
   }

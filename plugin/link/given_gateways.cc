@@ -54,7 +54,7 @@ void RememberGateways(rtnl::Socket& net, const state::Record& record) {
     }
   }
   EnsureDirectory(Directory());
-  ReplaceFile(PathOf(record.id.network), Joined(record.link.gateways, "\n"));
+  RecreateFile(PathOf(record.id.network), Joined(record.link.gateways, "\n"));
 }
 
 }  // namespace nomad_bridge::link

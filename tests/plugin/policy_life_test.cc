@@ -315,7 +315,8 @@ TEST_F(PolicyLife, ApplyWorksWhileAllocationsComeAndGo) {
     }
   }
   for (Process& process : running) {
-    EXPECT_EQ(process.Wait().exit_code, 0);
+    const Outcome done = process.Wait();
+    EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   }
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
