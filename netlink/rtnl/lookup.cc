@@ -43,6 +43,19 @@ void PutFlow(netlink::Message& request, const std::optional<Flow>& flow) {
 
 }  // namespace
 
+std::string ErrorText(const RouteAnswer& answer) {
+  switch (answer.error) {
+    case EINVAL:
+      return "a route there is a blackhole";
+    case EHOSTUNREACH:
+      return "a route there is unreachable";
+    case EACCES:
+      return "a route or rule there prohibits it";
+    default:
+      return "there is no route";
+  }
+}
+
 RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
   netlink::Message request = GetRouteRequest(query.destination, query.source);
   if (query.input_link != 0) {

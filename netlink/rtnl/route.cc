@@ -11,6 +11,10 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
+// The metric of the routes that come with IPv6 addresses: IP6_RT_PRIO_ADDRCONF, which the kernel's
+// headers for programs lack.
+constexpr std::uint32_t kConnectedIpv6Metric = 256;
+
 // Puts the attributes that identify `route` out of link `index`.
 void PutRoute(netlink::Message& message, unsigned char protocol, int index, const Route& route) {
   const int scope = route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
@@ -122,6 +126,21 @@ netlink::Message GetRouteRequest(const Ip& destination, const std::optional<Ip>&
     request.PutBytes(RTA_SRC, source->bytes());
   }
   return request;
+}
+
+void Socket::EnsureConnectedRoute(const Link& link, const Cidr& address) {
+  const bool is_ipv4 = address.address.is_ipv4();
+  netlink::Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE);
+  PutRoute(message,
+           RTPROT_KERNEL,
+           link.index,
+           {.destination = {address.Network(), address.prefix_length},
+            .priority = is_ipv4 ? 0U : kConnectedIpv6Metric});
+  if (is_ipv4) {
+    message.PutBytes(RTA_PREFSRC, address.address.bytes());
+  }
+  socket_.TransactOrThrow(
+      message, Format("cannot add the route of address {} on '{}'", address, link.name), {EEXIST});
 }
 
 void Socket::EnsureRoute(const Link& link, const Route& route) {

@@ -181,6 +181,10 @@ struct RouteAnswer {
   std::optional<Ip> gateway = std::nullopt;
 };
 
+// Returns in words why a look-up ended with an error: "there is no route", "a route there is a
+// blackhole".
+[[nodiscard]] std::string ErrorText(const RouteAnswer& answer);
+
 struct Neighbour {
   int link = 0;  // index
   Ip address;
@@ -296,6 +300,8 @@ class Socket {
   void AssignAddress(const Link& link, const Cidr& address, bool detect_duplicates);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
+  // Adds the route that the kernel itself adds with `address`, if it is not there.
+  void EnsureConnectedRoute(const Link& link, const Cidr& address);
   // Adds the route. Keeps other routes to the same destination: a route through another gateway
   // remains as a second path. An identical route is no error.
   void EnsureRoute(const Link& link, const Route& route);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
+#include "plugin/link/subnet.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -114,31 +115,6 @@ class NodeLook {
   FindingList causes_;
 };
 
-// Finds a route that leads packets for `address` away from the container's network, or nowhere.
-FindingList FindDetour(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address) {
-  const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = address});
-  const std::string show = Format("{} route get {}", IpTool(address.family()), address);
-  if (way.error != 0) {
-    return {{.text = Format("no packet gets to {}: {}", address, ErrorText(way)),
-             .fix = Fix::Advice(Format("look at the node's routes and rules: {} rule show; {}",
-                                       IpTool(address.family()),
-                                       show))}};
-  }
-  if (way.link == gateway.index) {
-    return {};
-  }
-  const std::optional<rtnl::Link> wrong = facts.FindLink(way.link);
-  return {{.text = way.link == rtnl::kLoopbackIndex
-                       ? Format("packets for {} end at this node", address)
-                       : Format("the route to {} leads out of '{}', not of '{}'",
-                                address,
-                                wrong ? wrong->name : "?",
-                                gateway.name),
-           .fix = Fix::Advice(Format("take that route or address away, or have the network use "
-                                     "another subnet: {}",
-                                     show))}};
-}
-
 // Finds a wrong neighbour entry: another machine has the address, or somebody has added the entry.
 FindingList FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
@@ -173,19 +149,6 @@ FindingList FindWrongNeighbour(NodeFacts& facts, const state::Record& record, co
 }
 
 }  // namespace
-
-std::string ErrorText(const rtnl::RouteAnswer& way) {
-  switch (way.error) {
-    case EINVAL:
-      return "a route there is a blackhole";
-    case EHOSTUNREACH:
-      return "a route there is unreachable";
-    case EACCES:
-      return "a route or rule there prohibits it";
-    default:
-      return "there is no route";
-  }
-}
 
 bool HasLostDefaultRoute(NodeFacts& facts, const state::Record& record, Family family) {
   return record.rules.had_default_route.Has(family) && !facts.DefaultRoutes().Has(family);
@@ -272,14 +235,16 @@ FindingList FindWrongPort(NodeFacts& facts, const state::Record& record, const r
 
 FindingList FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& address) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
-  const bool has_network = gateway && gateway->up && gateway->master == 0 &&
+  const bool has_network = gateway && gateway->up &&
                            std::ranges::any_of(facts.Addresses(*gateway), [&](const Cidr& own) {
                              return own.Contains(address);
                            });
   FindingList causes;
   if (has_network) {
-    causes = FindDetour(facts, *gateway, address);
-    if (causes.empty()) {
+    if (std::optional<Finding> detour =
+            link::FindDetour(facts.host.net, record, *gateway, address)) {
+      causes.push_back(*std::move(detour));
+    } else if (gateway->master == 0) {
       causes = FindWrongNeighbour(facts, record, address);
     }
   }

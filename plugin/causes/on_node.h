@@ -52,10 +52,6 @@ namespace nomad_bridge::causes {
                                         const rtnl::Link& link,
                                         const std::string& prefix = "");
 
-// Returns in words why the route `way` leads to no link: "there is no route", "a route is a
-// blackhole".
-[[nodiscard]] std::string ErrorText(const rtnl::RouteAnswer& way);
-
 // Returns whether rp_filter is strict for the link. The greater of the link's own setting and the
 // setting for all links counts: 1 is strict, 2 is loose.
 [[nodiscard]] bool IsReversePathStrict(std::string_view ifname);

@@ -129,6 +129,9 @@ class GatewayAddresses {
     if (is_any_added) {
       RememberGateways(host_.net, record_);
     }
+    if (gateway.up) {
+      CheckRoutes(findings);
+    }
   }
 
  private:
@@ -144,6 +147,24 @@ class GatewayAddresses {
       wanted.push_back({links_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
     }
     return wanted;
+  }
+
+  void CheckRoutes(Findings& findings) {
+    for (const Cidr& container : record_.ipam.addresses) {
+      const auto own = std::ranges::find_if(record_.link.gateways, [&](const Cidr& each) {
+        return each.Contains(container.address) && Contains(present_, each);
+      });
+      std::optional<Finding> detour =
+          own == record_.link.gateways.end()
+              ? std::nullopt
+              : FindDetour(host_.net, record_, links_.gateway, container.address);
+      if (detour && detour->is_repairable) {
+        findings.Add(*std::move(detour),
+                     [&] { host_.net.EnsureConnectedRoute(links_.gateway, *own); });
+      } else if (detour) {
+        findings.AddUnrepairable(*std::move(detour));
+      }
+    }
   }
 
   // A VRF has its own routes, so no route of the main table takes addresses of a gateway in a VRF.

@@ -22,6 +22,12 @@ std::string NetworkOn(rtnl::Socket& net, const rtnl::Link& link, const std::stri
   return {};
 }
 
+bool IsAnyTo(const std::vector<Route>& routes, const Cidr& destination) {
+  return std::ranges::any_of(routes, [&](const Route& route) {
+    return route.destination == destination && route.Table() == Route::kMainTable;
+  });
+}
+
 }  // namespace
 
 std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker) {
@@ -33,6 +39,49 @@ std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker) {
              "another subnet in the conflist, or the same bridge",
              taker.name,
              ShellWord(taker.name)));
+}
+
+std::optional<Finding> FindDetour(rtnl::Socket& net,
+                                  const state::Record& record,
+                                  const rtnl::Link& gateway,
+                                  const Ip& address) {
+  if (gateway.master != 0) {
+    return std::nullopt;
+  }
+  const rtnl::RouteAnswer way = net.LookUpRoute({.destination = address});
+  if (way.error == 0 && way.link == gateway.index) {
+    return std::nullopt;
+  }
+  Finding finding = {.area = Finding::Area::kBridge, .owner = record.link.bridge};
+  for (const Cidr& own : record.link.gateways) {
+    const Cidr subnet = {own.Network(), own.prefix_length};
+    if (own.Contains(address) && !IsAnyTo(net.Routes(gateway), subnet)) {
+      finding.text = Format("the route to {} out of '{}' is missing", subnet, gateway.name);
+      finding.is_repairable = true;
+      return finding;
+    }
+  }
+  if (way.error != 0) {
+    finding.text = Format("no packet gets to {}: {}", address, ErrorText(way));
+  } else if (way.link == rtnl::kLoopbackIndex) {
+    finding.text = Format("packets for {} end at this node", address);
+  } else {
+    const std::optional<rtnl::Link> taker = net.FindLink(way.link);
+    finding.text = Format("the route to {} leads out of '{}', not of '{}'{}",
+                          address,
+                          taker ? taker->name : "?",
+                          gateway.name,
+                          way.table == RT_TABLE_MAIN ? "" : Format(" (table {})", way.table));
+  }
+  // Without the address: many containers have the same reason.
+  const char* const family = address.is_ipv4() ? "" : "-6 ";
+  finding.fix =
+      Fix::Advice(Format("take that route or rule away, or have the network use another "
+                         "subnet: ip {}rule show; ip {}route show table {}",
+                         family,
+                         family,
+                         way.error == 0 ? std::to_string(way.table) : "all"));
+  return finding;
 }
 
 bool TakesAddressesOf(const Route& route, const Cidr& gateway, const state::Record& record) {

@@ -126,6 +126,27 @@ TEST_F(Bridges, AreNamedIfAFormerBridgeKeepsTheSubnet) {
   EXPECT_TRUE(Ping(container(), kBridgeIp4));
 }
 
+TEST_F(Bridges, AreNotUsedWhileARuleLeadsTheirSubnetElsewhere) {
+  Attach(DualStack());
+  for (const char* const ip : {"ip", "ip -6"}) {
+    const bool is_ipv4 = std::string_view(ip) == "ip";
+    host().Must({"sh",
+                 "-ec",
+                 Format("{} route add {} dev uplink table 52; {} rule add lookup 52",
+                        ip,
+                        is_ipv4 ? "172.26.64.0/20" : "fd00:26::/64",
+                        ip)});
+    Node& next = AddContainer(is_ipv4 ? "next4" : "next6");
+    const std::string text = "leads out of 'uplink', not of 'nomad' (table 52)";
+    EXPECT_THAT(MustRefuse(102, DualStack(), As("next", next)), Msg(HasSubstr(text)));
+    EXPECT_THAT(RunLine("doctor"), Exits(1, Out(HasSubstr(text))));
+    EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr(text))));
+    host().Must({"sh", "-ec", Format("{} rule del lookup 52", ip)});
+    Attach(DualStack(), As("next", next));
+    MustRun("DEL", DualStack(), As("next", next));
+  }
+}
+
 TEST_F(Bridges, DoNotTakeTheSubnetOfAnotherLink) {
   host().Must(Words("ip link add other up type bridge"));
   host().Must(Words("ip address add 172.26.70.1/24 dev other"));

@@ -99,6 +99,10 @@ SubnetOverlap $ ip route add 172.26.79.0/24 dev uplink
 fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.79.0/24 by 'uplink'
 advice: another subnet
 
+RuleOfAVpn $ ip route add 172.26.64.0/20 dev uplink table 52; ip rule add lookup 52
+fail bridge.intact: leads out of 'uplink', not of 'nomad' (table 52)
+advice: take that route or rule away
+
 Networkd $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/systemd/netif/links
 echo ADMIN_STATE=configured >/run/systemd/netif/links/$INDEX
 warn networkd: 'nomad' is managed by systemd-networkd
