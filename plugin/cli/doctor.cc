@@ -91,7 +91,7 @@ Json CheckJson(const Finding& finding) {
           {"advice", finding.fix.advice}};
 }
 
-std::string LastLine(const FindingList& all, Cost most, bool is_all) {
+std::string LastLine(const FindingList& all, bool probes, bool is_all) {
   FindingList shown;
   std::ranges::copy_if(
       all, std::back_inserter(shown), &std::string_view::empty, &Finding::shown_by);
@@ -99,9 +99,9 @@ std::string LastLine(const FindingList& all, Cost most, bool is_all) {
                 Counted(Count(shown, Severity::kFault), "failure"),
                 Counted(Count(shown, Severity::kWarning), "warning"),
                 Count(shown, Severity::kNote),
-                most == Cost::kProbes ? "; published ports were probed"
-                : is_all              ? "; published ports were not probed (-probe)"
-                                      : "");
+                probes   ? "; published ports were probed"
+                : is_all ? "; published ports were not probed (-probe)"
+                         : "");
 }
 
 // Returns whether `word` is no check, and names an allocation.
@@ -121,8 +121,8 @@ int RunDoctor(const Arguments& arguments) {
   }
   const bool is_all = arguments.operands.empty();
   const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
-  const Cost most = arguments.Has("probe") || is_named ? Cost::kProbes : Cost::kDear;
-  const FindingList all = RunChecks(host, TakeInventory(host), most, arguments.operands);
+  const bool probes = arguments.Has("probe") || is_named;
+  const FindingList all = RunChecks(host, TakeInventory(host), probes, arguments.operands);
   const std::size_t failures = Count(all, Severity::kFault);
   const std::size_t warnings = Count(all, Severity::kWarning);
   if (arguments.Has("json")) {
@@ -130,7 +130,7 @@ int RunDoctor(const Arguments& arguments) {
         {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, CheckJson)}});
   } else {
     Print(Cat(Folded(TextOf(all, arguments.Has("verbose") || !is_all), kWordWidth + 2 + kIdWidth),
-              LastLine(all, most, is_all)));
+              LastLine(all, probes, is_all)));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
 }
@@ -338,7 +338,7 @@ bool IsAnyCalled(std::string_view name) {
 
 FindingList RunChecks(state::Host& host,
                       const Inventory& inventory,
-                      Cost most,
+                      bool probes,
                       const std::vector<std::string>& only) {
   std::vector<Check> checks = AllChecks();
   for (const std::string& name : only) {
@@ -350,7 +350,7 @@ FindingList RunChecks(state::Host& host,
   std::erase_if(checks, [&](const Check& each) {
     const bool is_named =
         std::ranges::any_of(ignored, [&](const std::string& name) { return IsCalled(each, name); });
-    return each.cost > most || is_named == only.empty();
+    return (each.probes && !probes) || is_named == only.empty();
   });
   Examination node(host, inventory);
   for (const Check& check : checks) {

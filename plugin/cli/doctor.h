@@ -24,18 +24,13 @@
 
 namespace nomad_bridge::cli {
 
-// The cost of a check. A dear check queries every attachment, reads large files, or starts another
-// program. `metrics`, which runs every half minute, does not run dear checks. A check that probes
-// sends packets; it runs only with `doctor -probe`, or if `doctor` is given its id.
-enum class Cost { kCheap, kDear, kProbes };
-
 // Returns the findings of each check: at least one, a note if nothing is wrong. Runs the checks in
 // `only`: ids, or their first words ("ports"). If `only` is empty, runs all
-// checks except those that the node's operator ignores (node_config.h). Runs no check that costs
-// more than `most`. Throws UsageError for an id that no check has.
+// checks except those that the node's operator ignores (node_config.h). Runs the checks that send
+// packets only if `probes` is true. Throws UsageError for an id that no check has.
 [[nodiscard]] FindingList RunChecks(state::Host& host,
                                     const Inventory& inventory,
-                                    Cost most,
+                                    bool probes,
                                     const std::vector<std::string>& only = {});
 
 // Returns the ids of all checks, in their order.
@@ -55,8 +50,8 @@ class Examination;
 
 struct Check {
   std::string_view id;
-  Cost cost;
   void (*run)(Examination&);
+  bool probes = false;  // it sends packets
 };
 
 // The data that the checks examine, and what they find.

@@ -136,17 +136,17 @@ void CheckRules(Examination& node) {
 }
 
 constexpr std::array kKernelTable = {
-    Check{"kernel.nf_tables", Cost::kCheap, CheckNfTables},
-    Check{"conntrack.full", Cost::kCheap, CheckConntrackRoom},
-    Check{"sysctl.ip_forward", Cost::kCheap, CheckForwarding},
-    Check{"sysctl.accept_ra", Cost::kDear, CheckAdvertisements},
-    Check{"sysctl.rp_filter", Cost::kCheap, CheckReversePath},
-    Check{"sysctl.route_localnet", Cost::kCheap, CheckByReconcile<Area::kLocalhost>},
-    Check{"table.intact", Cost::kCheap, CheckRules<Area::kTable, Area::kElement>},
-    Check{"static_rules", Cost::kCheap, CheckRules<Area::kStaticRules>},
-    Check{"forward.foreign", Cost::kCheap, CheckForeignChains},
-    Check{"firewalld.zone", Cost::kDear, CheckRules<Area::kOtherFirewall>},
-    Check{"ports.orphan", Cost::kCheap, CheckRules<Area::kLeftOver>},
+    Check{"kernel.nf_tables", CheckNfTables},
+    Check{"conntrack.full", CheckConntrackRoom},
+    Check{"sysctl.ip_forward", CheckForwarding},
+    Check{"sysctl.accept_ra", CheckAdvertisements},
+    Check{"sysctl.rp_filter", CheckReversePath},
+    Check{"sysctl.route_localnet", CheckByReconcile<Area::kLocalhost>},
+    Check{"table.intact", CheckRules<Area::kTable, Area::kElement>},
+    Check{"static_rules", CheckRules<Area::kStaticRules>},
+    Check{"forward.foreign", CheckForeignChains},
+    Check{"firewalld.zone", CheckRules<Area::kOtherFirewall>},
+    Check{"ports.orphan", CheckRules<Area::kLeftOver>},
 };
 
 }  // namespace

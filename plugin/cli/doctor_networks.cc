@@ -441,22 +441,22 @@ void CheckContainers(Examination& node) {
 }
 
 constexpr std::array kNetworkTable = {
-    Check{"ports.world", Cost::kCheap, CheckWorldPorts},
-    Check{"ports.shadowed", Cost::kCheap, CheckShadowedPorts},
-    Check{"leases.missing", Cost::kCheap, CheckByReconcile<Area::kLease>},
-    Check{"leases.orphan", Cost::kDear, CheckOrphanLeases},
-    Check{"leases.exhausted", Cost::kCheap, CheckLeasesLeft},
-    Check{"bridge.intact", Cost::kCheap, CheckByReconcile<Area::kBridge>},
-    Check{"bridge.ports", Cost::kCheap, CheckBridgePorts},
-    Check{"bridge.uplink", Cost::kCheap, CheckUplinks},
-    Check{"bridge.mac", Cost::kDear, CheckMacs},
-    Check{"bridge.mtu", Cost::kCheap, CheckMtu},
-    Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
-    Check{"containers", Cost::kDear, CheckContainers},
-    Check{"ports.blocked", Cost::kDear, CheckBlockedPorts},
-    Check{"ports.probe", Cost::kProbes, ProbePorts},
-    Check{"records", Cost::kCheap, CheckRecords},
-    Check{"dead", Cost::kCheap, CheckDead},
+    Check{"ports.world", CheckWorldPorts},
+    Check{"ports.shadowed", CheckShadowedPorts},
+    Check{"leases.missing", CheckByReconcile<Area::kLease>},
+    Check{"leases.orphan", CheckOrphanLeases},
+    Check{"leases.exhausted", CheckLeasesLeft},
+    Check{"bridge.intact", CheckByReconcile<Area::kBridge>},
+    Check{"bridge.ports", CheckBridgePorts},
+    Check{"bridge.uplink", CheckUplinks},
+    Check{"bridge.mac", CheckMacs},
+    Check{"bridge.mtu", CheckMtu},
+    Check{"bridge.subnet_overlap", CheckSubnets},
+    Check{"containers", CheckContainers},
+    Check{"ports.blocked", CheckBlockedPorts},
+    Check{"ports.probe", ProbePorts, true},
+    Check{"records", CheckRecords},
+    Check{"dead", CheckDead},
 };
 
 }  // namespace

@@ -266,15 +266,15 @@ void CheckNodeConfig(Examination& node) {
 }
 
 constexpr std::array kNodeTable = {
-    Check{"networkd", Cost::kCheap, CheckNetworkd},
-    Check{"networkmanager", Cost::kCheap, CheckNetworkManager},
-    Check{"plugins.version", Cost::kDear, CheckPluginVersion},
-    Check{"plugins.shadowed", Cost::kDear, CheckShadowedPlugins},
-    Check{"plugins.missing", Cost::kCheap, CheckMissingPlugins},
-    Check{"config", Cost::kCheap, CheckNodeConfig},
-    Check{"run", Cost::kCheap, CheckRun},
-    Check{"conflist.valid", Cost::kCheap, CheckConflists},
-    Check{"dns.stub", Cost::kCheap, CheckDnsStub},
+    Check{"networkd", CheckNetworkd},
+    Check{"networkmanager", CheckNetworkManager},
+    Check{"plugins.version", CheckPluginVersion},
+    Check{"plugins.shadowed", CheckShadowedPlugins},
+    Check{"plugins.missing", CheckMissingPlugins},
+    Check{"config", CheckNodeConfig},
+    Check{"run", CheckRun},
+    Check{"conflist.valid", CheckConflists},
+    Check{"dns.stub", CheckDnsStub},
 };
 
 }  // namespace

@@ -89,9 +89,9 @@ void CheckTraffic(Examination& node) {
 }
 
 constexpr std::array kPolicyTable = {
-    Check{"policy.in_force", Cost::kCheap, CheckInForce},
-    Check{"policy.files", Cost::kCheap, CheckFiles},
-    Check{"policy.traffic", Cost::kCheap, CheckTraffic},
+    Check{"policy.in_force", CheckInForce},
+    Check{"policy.files", CheckFiles},
+    Check{"policy.traffic", CheckTraffic},
 };
 
 }  // namespace

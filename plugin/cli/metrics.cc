@@ -132,7 +132,7 @@ std::string AttachmentMetric(const Inventory& inventory) {
 std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   Metric metric("faults", "gauge", "What doctor finds wrong, by its check and verdict.");
   std::map<std::string, std::map<Finding::Severity, std::uint64_t>> counts;
-  for (const Finding& finding : RunChecks(host, inventory, Cost::kCheap)) {
+  for (const Finding& finding : RunChecks(host, inventory, false)) {
     ++counts[std::string(finding.check)][finding.severity];
   }
   for (auto& [check, by_verdict] : counts) {

@@ -260,6 +260,11 @@ TEST_P(DoctorCheck, NamesTheDamageAndItsFixRepairsIt) {
   const json found = FindingsOf(damage.id).at(0);
   EXPECT_EQ(found.at("verdict"), damage.verdict);
   EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(damage.what));
+  if (damage.id != "ports.probe") {  // metrics send nothing
+    const std::string sample = Cat("{check=\"", damage.id, "\",verdict=\"", damage.verdict, "\"} ");
+    EXPECT_THAT(Run({"metrics"}, {{"CNI_PATH", std::nullopt}}),
+                Out(AllOf(HasSubstr(sample), Not(HasSubstr(Cat(sample, "0\n"))))));
+  }
   // Which Nomad asks before it keeps the network of an allocation that it finds running.
   if (damage.id == "containers") {
     EXPECT_NE(Check(Publish({Port(8080, 80, "tcp", "127.0.0.1")}), web_).exit_code, 0);
