@@ -205,7 +205,24 @@ void CheckRun(Examination& node) {
   }
 }
 
+// Returns whether runtimes that run the reference plugin `bridge` run us: then Nomad's own mode
+// "bridge" needs no conflist.
+bool StandsInForReference(Examination& node) {
+  const std::vector<std::string> bridge = FilesOf(node, "bridge");
+  return !bridge.empty() && bridge == FilesOf(node, kOwnName);
+}
+
 void CheckConflists(Examination& node) {
+  // Where allocations run, their runtime has found a network.
+  if (node.running.empty() && !StandsInForReference(node)) {
+    std::vector<std::string> files;
+    for (const ConfigFile& file : node.Configs()) {
+      files.push_back(file.path);
+    }
+    if (const std::optional<Finding> warning = FindNoNetwork(files)) {
+      node.Warn(warning->text, warning->fix);
+    }
+  }
   for (const ConfigFile& file : node.Configs()) {
     const Fix fix = Fix::Advice(
         Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));

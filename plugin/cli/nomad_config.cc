@@ -131,6 +131,25 @@ std::vector<std::string> FindNodeConfigFiles() {
   return directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory);
 }
 
+std::optional<Finding> FindNoNetwork(const std::vector<std::string>& files) {
+  Finding finding = {.severity = Finding::Severity::kWarning};
+  if (files.empty()) {
+    finding.text = "no network is configured";
+    finding.fix = Fix::Advice(Cat("put a conflist into ", cni::kNomadDirectory));
+    return finding;
+  }
+  if (!NomadSetting("cni_config_dir").empty() ||
+      !files.front().starts_with(cni::kSharedDirectory)) {
+    return std::nullopt;
+  }
+  finding.text = Format("no network is configured in {}, where Nomad looks; {} has some",
+                        cni::kNomadDirectory,
+                        cni::kSharedDirectory);
+  finding.fix = Fix::Advice(Format(R"(for Nomad, move them there, or set: cni_config_dir = "{}")",
+                                   cni::kSharedDirectory));
+  return finding;
+}
+
 std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin) {
   return Contains(cni::PluginTypeNames(), plugin.type)
              ? std::optional(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)))

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/finding.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/config/config.h"
 
@@ -26,6 +27,10 @@ namespace nomad_bridge::cli {
 // Returns the network configs in Nomad's cni_config_dir. If Nomad does not set it, returns those in
 // the directories where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
+
+// Returns a warning if Nomad finds no network in `files`, which FindNodeConfigFiles() has returned:
+// there is none, or it is where only other runtimes look.
+[[nodiscard]] std::optional<Finding> FindNoNetwork(const std::vector<std::string>& files);
 
 // Returns the config as an ADD would parse it; nullopt if the plugin is not ours. Throws if an ADD
 // would refuse the config.

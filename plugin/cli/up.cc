@@ -171,11 +171,14 @@ int RunUp(const Arguments& arguments) {
     PrintDocument(
         {{"dryRun", ModeOf(arguments) == Mode::kLook}, {"networks", networks}, {"failed", failed}});
   }
-  if (files.empty()) {
-    LogLine("{}", "there is no network config yet");
-  } else {
-    WarnOfForeignDrops(host);  // needs the bridges, which are up now
+  if (arguments.operands.empty()) {
+    if (const std::optional<Finding> warning = FindNoNetwork(files)) {
+      LogLine("{}", warning->TextWithFix());
+    }
+  } else if (files.empty()) {
+    LogLine("'{}' has no network config yet", arguments.operands.front());
   }
+  WarnOfForeignDrops(host);  // needs the bridges, which are up now
   return exit;
 }
 

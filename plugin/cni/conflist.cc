@@ -19,7 +19,6 @@ namespace nomad_bridge::cni {
 namespace {
 
 constexpr std::size_t kMaxBytes = 8 << 20;
-constexpr const char* kSharedDirectory = "/etc/cni/net.d";
 
 bool IsConfigName(std::string_view name) {
   constexpr std::array<std::string_view, 3> kSuffixes = {".conflist", ".conf", ".json"};
@@ -127,7 +126,7 @@ std::vector<std::string> FindConfigFiles(const std::string& path) {
 }
 
 std::vector<std::string> FindDefaultConfigFiles() {
-  const std::vector<std::string> nomads = FindConfigFiles("/opt/cni/config");
+  const std::vector<std::string> nomads = FindConfigFiles(kNomadDirectory);
   return nomads.empty() ? FindConfigFiles(kSharedDirectory) : nomads;
 }
 

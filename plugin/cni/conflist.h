@@ -15,6 +15,9 @@
 
 namespace nomad_bridge::cni {
 
+constexpr const char* kNomadDirectory = "/opt/cni/config";  // without cni_config_dir
+constexpr const char* kSharedDirectory = "/etc/cni/net.d";  // of other runtimes
+
 // Returns `path` or, if it is a directory, the configs in it, sorted by name; none if it does not
 // exist. From /etc/cni/net.d returns only configs with a plugin of type nomad-bridge: podman and
 // other runtimes keep their networks there, and use plugins with our other names.

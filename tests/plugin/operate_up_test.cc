@@ -169,8 +169,14 @@ class SharedDirectory : public Up, public ::testing::WithParamInterface<const ch
 TEST_P(SharedDirectory, IsSearchedOnlyForListsWithOurType) {
   const Mounted etc({"--bind", "/run/etc"}, "/etc");
   for (const char* const line : {"up", "up /etc/cni/net.d"}) {
-    EXPECT_EQ(Output(line), "network 'nomad' is up: nomad 172.26.64.1/20\n") << line;
+    EXPECT_THAT(RunLine(line), Exits(0, Out("network 'nomad' is up: nomad 172.26.64.1/20\n")));
   }
+  const auto warns = HasSubstr("no network is configured in /opt/cni/config, where Nomad looks");
+  const bool is_for_nomad = !std::string_view(GetParam()).empty();
+  EXPECT_NE(::testing::Value(RunLine("up").err, warns), is_for_nomad);
+  const Variables without_names = {{"CNI_PATH", std::nullopt}};
+  EXPECT_NE(::testing::Value(Run(Words("doctor conflist.valid"), without_names).out, warns),
+            is_for_nomad);
   EXPECT_FALSE(HasInterface(host(), "cni-podman0"));
   host().Must(Words("ip link add cni-podman0 type bridge"));
   EXPECT_THAT(RunLine("down podman"), Exits(1, Err(HasSubstr("no network config names"))));
@@ -192,6 +198,19 @@ INSTANTIATE_TEST_SUITE_P(OfNomad,
 TEST_F(Up, IsFineWithoutAnyConfig) {
   fs::create_directories("/run/empty");
   EXPECT_THAT(RunLine("up /run/empty"), Exits(0, Err(HasSubstr("no network config yet"))));
+  const Mounted opt({"-t", "tmpfs", "tmpfs"}, "/opt");
+  const Mounted etc({"-t", "tmpfs", "tmpfs"}, "/etc");
+  const auto says_so = HasSubstr("no network is configured");
+  EXPECT_THAT(RunLine("up"), Exits(0, Err(says_so)));
+  EXPECT_THAT(Run(Words("doctor conflist.valid"), {{"CNI_PATH", std::nullopt}}),
+              Exits(0, Out(says_so)));
+  // With the reference plugins' names, Nomad's own mode needs none.
+  fs::create_directories("/opt/cni/bin");
+  for (const char* const name : {"nomad-bridge", "bridge"}) {
+    fs::create_symlink(BinaryUnderTest(), Cat("/opt/cni/bin/", name));
+  }
+  EXPECT_THAT(Run(Words("doctor conflist.valid"), {{"CNI_PATH", std::nullopt}}),
+              Exits(0, Out(Not(says_so))));
 }
 
 }  // namespace
