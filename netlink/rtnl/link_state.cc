@@ -11,6 +11,7 @@
 #include <linux/if_link.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/net_namespace.h>
 #include <linux/netconf.h>
 #include <linux/rtnetlink.h>
 
@@ -250,6 +251,18 @@ std::optional<Link> Socket::FindPeer(const Link& veth) {
   netlink::Message request = GetLinkRequest(veth.peer);
   request.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(*veth.peer_netns));
   return Find(socket_, request, Format("the other end of '{}'", veth.name), {ENODEV, EINVAL});
+}
+
+std::optional<int> Socket::FindNetnsId(const netlink::Netns& netns) {
+  netlink::Message request(RTM_GETNSID, 0, rtgenmsg{.rtgen_family = AF_UNSPEC});
+  request.PutU32(NETNSA_FD, static_cast<std::uint32_t>(netns.fd()));
+  std::optional<int> id;
+  netlink::ForEachMessage<rtgenmsg>(
+      socket_.TransactOrThrow(request, "cannot look up the id of a namespace"),
+      [&](const rtgenmsg&, const netlink::Attributes& attributes) {
+        id = attributes.Number<int>(NETNSA_NSID);
+      });
+  return id == NETNSA_NSID_NOT_ASSIGNED ? std::nullopt : id;
 }
 
 bool Socket::IsNetnsAlive(int netns_id) {

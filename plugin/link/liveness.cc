@@ -54,6 +54,7 @@ bool IsAlive(state::Host& host,
 const std::set<Ip>& HeldAddresses::All() {
   if (!addresses_) {
     addresses_.emplace();
+    recorded_ = state::HostVethNames(host_.records.List(""));
     AddInNamespaces();
     AddNeighbours();
   }
@@ -62,10 +63,29 @@ const std::set<Ip>& HeldAddresses::All() {
 
 void HeldAddresses::AddInNamespaces() {
   netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& /*path*/) {
-    if (netns.id() != host_.netns.id()) {
-      addresses_->merge(rtnl::Socket::In(netns).AllAddresses());
+    if (netns.id() == host_.netns.id()) {
+      return;
+    }
+    rtnl::Socket inside = rtnl::Socket::In(netns);
+    const std::vector<rtnl::Link> links = inside.Links();
+    const std::optional<int> host_id = inside.FindNetnsId(host_.netns);
+    for (const rtnl::Link& link : links) {
+      if (host_id && link.peer_netns == host_id && !HasRecord(link.peer)) {
+        for (const Cidr& cidr : inside.Addresses(link)) {
+          addresses_->insert(cidr.address);
+        }
+      }
     }
   });
+}
+
+bool HeldAddresses::HasRecord(int host_end) {
+  const auto [known, is_new] = has_record_.try_emplace(host_end);
+  if (is_new) {
+    const std::optional<rtnl::Link> link = host_.net.FindLink(host_end);
+    known->second = link && recorded_.contains(link->name);
+  }
+  return known->second;
 }
 
 // While the kernel has few neighbour entries, it also keeps the entry of a neighbour that is gone.
@@ -74,7 +94,7 @@ void HeldAddresses::AddInNamespaces() {
 void HeldAddresses::AddNeighbours() {
   std::set<Mac> behind_ports;
   for (const rtnl::FdbEntry& entry : host_.net.AllFdbEntries()) {
-    if (entry.kind != rtnl::FdbEntry::Kind::kOwn) {
+    if (entry.kind != rtnl::FdbEntry::Kind::kOwn && !HasRecord(entry.port)) {
       behind_ports.insert(entry.mac);
     }
   }

@@ -15,6 +15,7 @@
 // Errors   kKernel, kIo.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -37,10 +38,13 @@ namespace nomad_bridge::link {
 
 // Finds the addresses that containers have, whatever plugin or program assigned them. An address
 // counts as held in any of these cases:
-//  - An interface in a namespace other than the host's has it.
+//  - An interface in another namespace has it, and is a veth, a macvlan or the like whose other end
+//    is on the host. Only root can make one: any user can give a loopback in a namespace of his own
+//    any address.
 //  - The node has a neighbour entry for it, and the bridge's FDB still has the neighbour's MAC
-//    behind a port. A virtual machine is found this way.
+//    behind a port that is not ours. A virtual machine is found this way.
 //  - The node has a neighbour entry for it that is permanent, or that is on a link without an FDB.
+// A container with a record has the addresses in its record and no others, whatever it claims.
 // Reads the kernel once, when the addresses are first needed. Misses a namespace that is not
 // visible here, in /proc or as a mount, and to which the node has sent nothing.
 class HeldAddresses {
@@ -53,8 +57,12 @@ class HeldAddresses {
  private:
   void AddInNamespaces();
   void AddNeighbours();
+  // Returns whether the link with this index on the host is the host veth of a record.
+  bool HasRecord(int host_end);
 
   state::Host& host_;
+  std::set<std::string> recorded_;  // host veths
+  std::map<int, bool> has_record_;  // by index
   std::optional<std::set<Ip>> addresses_;
 };
 

@@ -240,6 +240,20 @@ TEST_F(GcLine, LooksForLeasesAlsoOfANetworkWithoutRecords) {
   EXPECT_THAT(Leased("/var/run/cni/other"), IsEmpty());
 }
 
+// Any user can give a loopback in a namespace of his own any address, and a container its interface.
+TEST_F(GcLine, TakesNoAddressThatAStrangerClaimsForUsed) {
+  Node& stranger = AddContainer("stranger");
+  stranger.Must(Words("ip address add 172.26.64.2/32 dev lo"));
+  stranger.Must(Words("ip address add fd00:26::2/128 dev lo"));
+  const json config = DualStack({{"sourceCheck", false}});
+  const json first = Attach(config);
+  EXPECT_EQ(AddressOf(first), "172.26.64.2");
+  EXPECT_EQ(AddressOf(first, 6), "fd00:26::2");
+  container().Must(Words("ip address add 172.26.64.3/32 dev eth0"));
+  ASSERT_TRUE(Ping(host(), "172.26.64.3"));
+  EXPECT_EQ(AddressOf(Attach(config, As("second", AddContainer("second")))), "172.26.64.3");
+}
+
 class KilledGc : public GcLine {};
 
 TEST_F(KilledGc, IsCompletedByTheNextOne) {
