@@ -11,13 +11,12 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "netlink/core/netns.h"
 
 namespace nomad_bridge::netlink {
 namespace {
-
-enum class Absent { kIsAnError, kIsFine };
 
 // Mounts an instance of procfs that has no path. Returns an empty UniqueFd if the kernel or a
 // security policy refuses the mount.
@@ -53,14 +52,20 @@ UniqueFd Open(int proc, const std::string& name, int flags) {
                            : ::openat(proc, Cat("sys/", name).c_str(), flags | O_CLOEXEC));
 }
 
-void Set(int proc, const std::string& name, const std::string& value, Absent absent) {
+// Returns whether it could write; if not, errno has the reason.
+bool Write(int proc, const std::string& name, const std::string& value) {
   const UniqueFd fd = Open(proc, name, O_WRONLY);
-  if (!fd && errno == ENOENT && absent == Absent::kIsFine) {
+  // One write(2): the kernel takes each write for a whole value.
+  return fd && ::write(fd.get(), value.data(), value.size()) >= 0;
+}
+
+void WriteBestEffort(int proc, const std::string& name, const std::string& value) {
+  if (Write(proc, name, value) || errno == ENOENT) {
     return;
   }
-  // One write(2): the kernel takes each write for a whole value.
-  if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
-    throw ErrnoError(Code::kKernel, Format("cannot set '{}' to '{}'", name, value));
+  const int error = errno;
+  if (FindSysctl(name) != value) {
+    LogLine("cannot set '{}' to '{}': {}", name, value, ErrnoText(error));
   }
 }
 
@@ -93,16 +98,18 @@ bool EnsureSysctl(const std::string& name, const std::string& value) {
   if (FindSysctl(name) == value) {
     return false;
   }
-  Set(ProcForThisNetns(), name, value, Absent::kIsAnError);
+  if (!Write(ProcForThisNetns(), name, value)) {
+    throw ErrnoError(Code::kKernel, Format("cannot set '{}' to '{}'", name, value));
+  }
   return true;
 }
 
-void SetSysctlIfPresent(const std::string& name, const std::string& value) {
-  Set(OwnProc(), name, value, Absent::kIsFine);
+void SetSysctlIfPossible(const std::string& name, const std::string& value) {
+  WriteBestEffort(OwnProc(), name, value);
 }
 
-void SetOneSysctlIfPresent(const std::string& name, const std::string& value) {
-  Set(kNodesProc, name, value, Absent::kIsFine);
+void SetOneSysctlIfPossible(const std::string& name, const std::string& value) {
+  WriteBestEffort(kNodesProc, name, value);
 }
 
 long SysctlNumber(const std::string& name) {

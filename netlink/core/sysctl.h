@@ -30,13 +30,14 @@ namespace nomad_bridge::netlink {
 // Returns whether it wrote.
 bool EnsureSysctl(const std::string& name, const std::string& value);
 
-// Writes without reading first: for a new interface, which still has the default settings. Does
-// nothing if this kernel lacks the setting (IPv6 switched off at boot).
-void SetSysctlIfPresent(const std::string& name, const std::string& value);
+// For settings that traffic does not need. Writes without reading first: a new interface still has
+// the default settings. Does nothing if this kernel lacks the setting (IPv6 switched off at boot).
+// If the setting cannot be written (/proc/sys is read-only) and is not right already, logs a line.
+void SetSysctlIfPossible(const std::string& name, const std::string& value);
 
-// Like SetSysctlIfPresent(), but uses the node's /proc, which is cheaper for a command that sets
+// Like SetSysctlIfPossible(), but uses the node's /proc, which is cheaper for a command that sets
 // only one setting.
-void SetOneSysctlIfPresent(const std::string& name, const std::string& value);
+void SetOneSysctlIfPossible(const std::string& name, const std::string& value);
 
 // Returns the value as a number; 0 if it is not a number or this kernel has no such setting.
 [[nodiscard]] long SysctlNumber(const std::string& name);

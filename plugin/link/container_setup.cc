@@ -33,7 +33,7 @@ void PrepareSysctls(Container& container,
       // lo needs IPv6, too: packets that the container sends to its own addresses go through lo.
       EnsureIpv6IsOn(link);
       EnsureIpv6IsOn(container.net.RequireLink("lo"));
-      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "keep_addr_on_down"), "1");
+      netlink::SetSysctlIfPossible(netlink::Ipv6Setting(link.name, "keep_addr_on_down"), "1");
     }
     if (config.port.source_check && veth.is_on_lan) {
       // The container would configure an address from a prefix that a router advertises, and prefer
@@ -41,12 +41,12 @@ void PrepareSysctls(Container& container,
       // address of ours, an advertised route is of no use, either. This is only needed beside a
       // LAN: on our own bridges, ports with a source check may not send advertisements (firewall).
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "autoconf" : "accept_ra";
-      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, setting), "0");
+      netlink::SetSysctlIfPossible(netlink::Ipv6Setting(link.name, setting), "0");
     }
     if (config.enable_dad) {
       // Enhanced (RFC 7527): with hairpin mode the container's own solicitation comes back to it.
-      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "enhanced_dad"), "1");
-      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "accept_dad"), "1");
+      netlink::SetSysctlIfPossible(netlink::Ipv6Setting(link.name, "enhanced_dad"), "1");
+      netlink::SetSysctlIfPossible(netlink::Ipv6Setting(link.name, "accept_dad"), "1");
     }
   });
 }
@@ -132,10 +132,10 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
 // Source: ip-sysctl.rst, arp_notify and ndisc_notify.
 void Announce(rtnl::Socket& net, const rtnl::Link& link, const std::vector<Cidr>& addresses) {
   if (HasFamily(addresses, Family::kIpv4)) {
-    netlink::SetSysctlIfPresent(netlink::Ipv4Setting(link.name, "arp_notify"), "1");
+    netlink::SetSysctlIfPossible(netlink::Ipv4Setting(link.name, "arp_notify"), "1");
   }
   if (HasFamily(addresses, Family::kIpv6)) {
-    netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "ndisc_notify"), "1");
+    netlink::SetSysctlIfPossible(netlink::Ipv6Setting(link.name, "ndisc_notify"), "1");
   }
   // The kernel announces the addresses when the MAC is set, even if it stays the same.
   net.Change(link, {.mac = link.mac});

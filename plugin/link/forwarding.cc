@@ -59,7 +59,7 @@ void LogRoutedUplinks(state::Host& host) {
 }
 
 void RefuseAdvertisements(state::Host& host, const rtnl::Link& link) {
-  netlink::EnsureSysctl(AcceptRa(link.name), "0");
+  netlink::SetOneSysctlIfPossible(AcceptRa(link.name), "0");
   for (const rtnl::Socket::LearntRoute& learnt : host.net.LearntRoutes()) {
     if (learnt.link == link.index) {
       host.net.EnsureGone(learnt);

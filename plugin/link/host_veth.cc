@@ -170,9 +170,9 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
   // with all of them.
   const std::string disable_ipv6 = netlink::Ipv6Setting(host_end.name, "disable_ipv6");
   if (record.HasIpv6()) {  // then our procfs instance is mounted anyway
-    netlink::SetSysctlIfPresent(disable_ipv6, "1");
+    netlink::SetSysctlIfPossible(disable_ipv6, "1");
   } else {
-    netlink::SetOneSysctlIfPresent(disable_ipv6, "1");
+    netlink::SetOneSysctlIfPossible(disable_ipv6, "1");
   }
   // Set up only after the lookup: a lookup of a link that is up but has no carrier makes the kernel
   // wait.

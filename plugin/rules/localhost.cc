@@ -65,7 +65,8 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Findings& fi
                   name)},
           [&] { EnsureFilter(host, *link); });
     }
-    if (!link->ipv4 || !link->ipv4->route_localnet) {
+    if ((!link->ipv4 || !link->ipv4->route_localnet) &&
+        !netlink::IsSysctlOn(RouteLocalnet("all"))) {
       findings.Add({Finding::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
         EnsureFilter(host, *link);  // logs a line if this kernel has none
         netlink::EnsureSysctl(RouteLocalnet(name), "1");

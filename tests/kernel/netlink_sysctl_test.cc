@@ -19,7 +19,7 @@ TEST_F(Sysctl, IsWrittenOnlyIfItDiffers) {
   EXPECT_TRUE(netlink::EnsureSysctl(kForward, "1"));
   EXPECT_EQ(host().Sysctl(kForward), "1");
   EXPECT_FALSE(netlink::EnsureSysctl(kForward, "1")) << "nothing was left to write";
-  netlink::SetSysctlIfPresent(kForward, "0");
+  netlink::SetSysctlIfPossible(kForward, "0");
   EXPECT_EQ(host().Sysctl(kForward), "0");
 }
 
@@ -40,7 +40,7 @@ TEST_F(Sysctl, WorksForALinkWithADotInItsName) {
 }
 
 TEST_F(Sysctl, IsAnErrorIfAbsentUnlessOptional) {
-  EXPECT_NO_THROW(netlink::SetSysctlIfPresent(kNone, "1"));
+  EXPECT_NO_THROW(netlink::SetSysctlIfPossible(kNone, "1"));
   EXPECT_FALSE(netlink::IsSysctlOn(kNone));
   EXPECT_THAT(
       Caught([] { netlink::EnsureSysctl(kNone, "1"); }),

@@ -1,4 +1,5 @@
 // IPv6: usable at once where it is asked for, untouched where it is not.
+#include "tests/support/mounted.h"
 #include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
@@ -79,6 +80,31 @@ TEST_F(Ipv6, SettingsOfTheContainerAreMadeWhereNoProcCanBeMounted) {
   ASSERT_THAT(Execute(UnderStrace(add, "/run/calls", {"-e", "inject=fsopen:error=EPERM"})),
               Exits(0));
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/keep_addr_on_down"), "1");
+}
+
+// As in a container that is not privileged, or under systemd's ProtectKernelTunables.
+TEST_F(Ipv6, AReadOnlyProcIsNoErrorWhereTrafficCanPass) {
+  host().SetSysctl("net/ipv4/conf/all/route_localnet", "1");
+  host().SetSysctl("net/ipv6/conf/all/forwarding", "1");
+  host().SetSysctl("net/ipv4/ip_forward", "0");
+  const Mounted read_only({"--bind", "/proc/sys"}, "/proc/sys");
+  const auto remount = [](const std::string& how) {
+    Must({.argv = {"mount", "-o", Cat("remount,bind,", how), "/proc/sys"}});
+  };
+  remount("ro");
+  const json config = Publish({Port(8080, 80)}, DualStack());
+  const Command add = UnderStrace(
+      PluginCommand("ADD", config.dump(), {}), "/run/calls", {"-e", "inject=fsopen:error=EPERM"});
+  EXPECT_THAT(Execute(add), Fails(100, Msg("cannot set 'net/ipv4/ip_forward' to '1'")));
+  remount("rw");
+  host().SetSysctl("net/ipv4/ip_forward", "1");
+  remount("ro");
+  EXPECT_THAT(Execute(add), Exits(0, Err(HasSubstr("disable_ipv6' to '1': "))));
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+  for (const char* const address : {kHostIp4, kHostIp6}) {
+    EXPECT_EQ(TcpText(outside(), address, 8080), "page");
+  }
+  EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
 }
 
 // Which takes the kernel as long as there are ports.
