@@ -92,7 +92,7 @@ std::vector<BroughtUp> BringUp(state::Host& host, const std::string& file, Mode 
       each.bridge = record.link.bridge;
       each.is_left_out = true;
     } else {
-      record.link.adopted = link::IsAdopted(host, record);
+      link::DescribeBridge(host, record);
       each.missing = Prepare(host, record, mode);
       each.addresses = record.link.gateways;
     }

@@ -10,6 +10,15 @@
 namespace nomad_bridge::commands {
 namespace {
 
+// The config may have an alternative name of the bridge.
+bool IsSameLink(rtnl::Socket& net, const std::string& configured, const std::string& name) {
+  if (configured == name) {
+    return true;
+  }
+  const std::optional<rtnl::Link> link = net.FindLink(configured);
+  return link && link->name == name;
+}
+
 // Repairs the host's side, unless the config forbids it, and returns what is left wrong. Rebuilds a
 // missing record. Only compares what the reference plugins made.
 std::vector<std::string> CheckHostSide(Session& session, std::optional<state::Record>& found) {
@@ -23,7 +32,7 @@ std::vector<std::string> CheckHostSide(Session& session, std::optional<state::Re
     return takeover::DiffReference(session.host, session.request, session.type, session.config);
   }
   const state::Record record = RequireRecord(session, found);
-  if (session.config.link.bridge != record.link.bridge) {
+  if (!IsSameLink(session.host.net, session.config.link.bridge, record.link.bridge)) {
     return {Format("it is on bridge '{}', and the config names '{}'",
                    record.link.bridge,
                    session.config.link.bridge)};

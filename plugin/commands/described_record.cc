@@ -159,7 +159,7 @@ state::Record Rebuilt(Session& session, const state::Record& intent, Findings& f
 state::Record IntentOnNode(Session& session, const config::Config& config) {
   state::Record intent =
       state::IntentOf(session.request, session.type, config, session.container.id);
-  intent.link.adopted = link::IsAdopted(session.host, intent);
+  link::DescribeBridge(session.host, intent);
   if (!config.rules.ports.empty()) {
     intent.rules.had_default_route = link::FindDefaultRoutes(session.host.net);
   }

@@ -360,23 +360,29 @@ bool IsOursAlone(rtnl::Socket& net, const rtnl::Link& bridge) {
   return IsMadeByUs(bridge) && !HasUplink(net, bridge);
 }
 
-bool IsAdopted(state::Host& host, const state::Record& record) {
-  const std::string& name = record.link.bridge;
+void DescribeBridge(state::Host& host, state::Record& record) {
+  state::Record::Link& link = record.link;
+  const std::string name = link.bridge;
   if (name.empty()) {
-    return false;
+    return;
   }
   // First, because its cost does not grow with the number of the bridge's ports.
   const std::optional<state::Record> neighbour = host.records.FindNeighbour(record.id);
   if (neighbour && neighbour->link.bridge == name &&
       FindHostVeth(host.net, neighbour->id, Recorded::kYes)) {
-    return neighbour->link.adopted;
+    link.adopted = neighbour->link.adopted;
+    return;
   }
   if (const std::optional<rtnl::Link> bridge = host.net.FindLink(name)) {
-    return !IsOursAlone(host.net, *bridge);
+    link.adopted = !IsOursAlone(host.net, *bridge);
+    // The kernel also finds a link by an alternative name, but packets come in by its name.
+    link.bridge = bridge->name;
+    link.gateway_ifname = link.gateway_ifname == name ? bridge->name : link.gateway_ifname;
+    return;
   }
   // Attachments of another network may be waiting for the operator to restore the bridge.
   LiveAttachments others(host, record.id);
-  return std::ranges::any_of(others.records(), [&](const state::Record& other) {
+  link.adopted = std::ranges::any_of(others.records(), [&](const state::Record& other) {
     return other.link.bridge == name && other.link.adopted;
   });
 }

@@ -38,10 +38,11 @@ CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Findin
 // bridge's own setting, or because of br_netfilter's setting for all bridges.
 [[nodiscard]] bool PassesIpChains(const rtnl::Link& bridge, Family family);
 
-// Returns whether the bridge of `record` is adopted: it exists and is not ours alone, so it may
-// connect strangers. `record` is about to be written. While an attachment lives on the bridge,
-// later attachments of its network get the same answer as that attachment.
-[[nodiscard]] bool IsAdopted(state::Host& host, const state::Record& record);
+// Completes `record`, which is about to be written: its bridge is adopted if it exists and is not
+// ours alone, so that it may connect strangers. While an attachment lives on the bridge, later
+// attachments of its network get the same answer as that attachment. If the config has an
+// alternative name of the bridge, `record` gets its name.
+void DescribeBridge(state::Host& host, state::Record& record);
 
 // The bridge, and the node's own interface on it: the bridge itself, or the gateway of a VLAN.
 struct BridgeAndGateway {

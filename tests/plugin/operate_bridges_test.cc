@@ -83,6 +83,24 @@ TEST_F(Bridges, AreNamedAfterARenameAndNotCreatedAgain) {
   }));
 }
 
+// Packets come in by the name, which rules and sets must have.
+TEST_F(Bridges, MayBeConfiguredByAnAlternativeName) {
+  host().Must(Words("ip link add lan0 up type bridge"));
+  host().Must(Words("ip link property add dev lan0 altname lan-bridge"));
+  host().Must(Words("iptables -P FORWARD DROP"));
+  host().Must(Words("ip6tables -P FORWARD DROP"));
+  const json config = Publish({Port(8080, 80)}, DualStack({{"bridge", "lan-bridge"}}));
+  const json result = Attach(config);
+  EXPECT_EQ(result.at("interfaces").at(0).at("name"), "lan0");
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+  for (const char* const address : {kHostIp4, kHostIp6}) {
+    EXPECT_TRUE(Soon([&] { return TcpText(outside(), address, 8080) == "page"; })) << address;
+  }
+  MustCheck(config, result);
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
+  Detach(config);
+}
+
 // ---- a subnet
 
 json Copied(const json& changes = json::object()) {
