@@ -39,14 +39,8 @@ Present Read(nft::Socket& socket, const nft::TableId& id) {
   return present;
 }
 
-// A chain's policy can be changed in place; its hook cannot.
-bool SamePlace(std::optional<nft::Hook> present, const std::optional<nft::Hook>& wanted) {
-  if (present && wanted) {
-    present->drops = wanted->drops;
-  }
-  return present == wanted;
-}
-
+// A base chain can be replaced by another in one batch. A chain to jump to cannot: elements that
+// lead to it would have to go before.
 bool HasSameShape(const nft::Table& present, const nft::Table& table) {
   return std::ranges::all_of(table.sets,
                              [&](const nft::Set& wanted) {
@@ -55,7 +49,7 @@ bool HasSameShape(const nft::Table& present, const nft::Table& table) {
                              }) &&
          std::ranges::all_of(table.chains, [&](const nft::Chain& wanted) {
            const nft::Chain* const chain = present.FindChain(wanted.name);
-           return chain == nullptr || SamePlace(chain->hook, wanted.hook);
+           return chain == nullptr || chain->hook.has_value() == wanted.hook.has_value();
          });
 }
 
@@ -256,6 +250,11 @@ class Planner {
       const nft::Chain* const found = present.table.FindChain(chain.name);
       const bool is_there = found != nullptr && found->hook == chain.hook;
       if (!is_there) {
+        // The kernel does not change the hook or the priority of a chain.
+        if (found != nullptr) {
+          batch_.FlushChain(table.id, chain.name);
+          batch_.DeleteChain(table.id, chain.name);
+        }
         batch_.AddChain(table.id, chain);
       }
       if (!is_there || !HasSameRules(present, chain)) {

@@ -20,11 +20,9 @@ constexpr std::string_view kMasqLan = "masqlan";  // as kMasq, but without a gat
 constexpr std::string_view kRandomPorts = "randomports";
 constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
 
-// nft's names for these priorities: raw, dstnat, srcnat.
-constexpr int kRaw = -300;
-constexpr int kDstnat = -100;
-constexpr int kSrcnat = 100;
-constexpr int kLast = 300;  // conntrack's helpers: after all priorities that others use
+constexpr int kRaw = -300;        // nft's name for it is raw
+constexpr int kTranslated = -99;  // one step after the kernel has asked all chains of type nat
+constexpr int kLast = 300;        // conntrack's helpers: after all priorities that others use
 
 constexpr DroppingChain kBetweenNetworks = {"between_networks", "ingressPolicy"};
 constexpr DroppingChain kForward = {"forward", "inbound"};
@@ -74,7 +72,7 @@ nft::Chain LocalhostGuard() {
 // node's 127.0.0.1 are translated before the bridge hands them to that filter, so they get a mark.
 nft::Chain LocalhostAnswers() {
   return {.name = "localhost_answers",
-          .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kDstnat + 1},
+          .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kTranslated},
           .rules = {
               // ip daddr 127.0.0.0/8 iifname @bridges meta mark set 0x6e62616e
               nft::Rule()
@@ -198,7 +196,8 @@ nft::Chain Unmark(int mark_bit) {
 nft::Chain Postrouting() {
   nft::Chain chain = {
       .name = kPostrouting,
-      .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
+      .hook =
+          nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSourceNatPriority}};
   for (const Family family : kFamilies) {
     // ip saddr @masq4 oifname != @gateways ip daddr != 224.0.0.0/4 goto leaving
     // A bridge without a gateway of ours, such as the node's own bridge to its LAN, counts as

@@ -107,6 +107,12 @@ struct IngressElements {
 // The priority of our chain at the forward hook, which sets the mark: one step before iptables'.
 constexpr int kForwardPriority = -1;
 
+// The priorities of our NAT chains. The first chain that translates a packet wins, and of two with
+// the same priority the younger one is asked first. The operator's rules must win whichever was
+// loaded first, so ours come after iptables' (-100 and 100) and firewalld's (-90 and 110).
+constexpr int kDestinationNatPriority = -80;
+constexpr int kSourceNatPriority = 120;
+
 // The chain for packets that conntrack assigns to no connection.
 constexpr const char* kInvalid = "invalid";
 

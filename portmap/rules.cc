@@ -20,8 +20,6 @@ using firewall::SetName;
 using Point = nft::Hook::Point;
 
 constexpr const char* kHostports = "hostports";
-// nft's priority dstnat. In `output` nft has no such name, only the number.
-constexpr int kDstnat = -100;
 
 std::vector<firewall::SetRow> Maps() {
   using enum nft::Type;
@@ -48,13 +46,15 @@ nft::Chain Hostports() {
 
 // Used for packets that arrive, and for packets that the node itself sends.
 nft::Chain Entrance(const std::string& name, Point point, const nft::Rule& exception) {
-  return {.name = name,
-          .hook = nft::Hook{.type = "nat", .point = point, .priority = kDstnat},
-          .rules = {
-              exception,
-              // fib daddr type local goto hostports
-              nft::Rule().DaddrIsLocal().Goto(kHostports),
-          }};
+  return {
+      .name = name,
+      .hook =
+          nft::Hook{.type = "nat", .point = point, .priority = firewall::kDestinationNatPriority},
+      .rules = {
+          exception,
+          // fib daddr type local goto hostports
+          nft::Rule().DaddrIsLocal().Goto(kHostports),
+      }};
 }
 
 // Lets packets to 127.0.0.0/8 pass untranslated. The node's own packets were translated in `output`

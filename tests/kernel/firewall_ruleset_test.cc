@@ -186,10 +186,10 @@ const Damage kDamages[] = {
      "delete table inet nomad-bridge\n"
      "table inet nomad-bridge { set alloc4 { type ipv4_addr; flags interval; }; }",
      kWholeTable},
-    {"AnotherHook",
-     "delete table inet nomad-bridge\n"
+    {"AnotherPriority",
+     "delete chain inet nomad-bridge forward\n"
      "table inet nomad-bridge { chain forward { type filter hook forward priority 5; }; }",
-     kWholeTable},
+     kForwardChain},
 };
 
 INSTANTIATE_TEST_SUITE_P(After, DamagedRuleset, ::testing::ValuesIn(kDamages), kNameOf);

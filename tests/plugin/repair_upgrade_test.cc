@@ -146,6 +146,26 @@ TEST_F(Upgrade, ConvergesWithTheNextAdd) {
   MustCheck(config_, add_);
 }
 
+// The kernel does not change the priority of a chain. Elements that no record explains stay.
+TEST_F(Upgrade, ConvergesFromOtherPrioritiesOfNatChains) {
+  std::string table = TableWithoutElements();
+  for (const auto& [chain, earlier] : {std::pair("hook postrouting priority 120", "100"),
+                                       std::pair("hook prerouting priority -80", "-100"),
+                                       std::pair("hook output priority -80", "-100")}) {
+    const std::string now = chain;
+    ASSERT_THAT(table, HasSubstr(now));
+    table.replace(table.find(now), now.size(), Cat(now.substr(0, now.rfind(' ') + 1), earlier));
+  }
+  ReplaceTable(table, "add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9 x\" }");
+
+  EXPECT_THAT(MustCheck(config_, add_), Err(HasSubstr("chain postrouting")));
+
+  ExpectConnected();
+  EXPECT_THAT(ListTable(), HasSubstr("192.0.2.9"));
+  host().Must(Words("nft delete element inet nomad-bridge alloc4 { 192.0.2.9 }"));
+  EXPECT_EQ(Table(), before_);
+}
+
 // ---- back to an older release: a record has keys that this one does not know
 
 class NewerRecord : public CliWorld {

@@ -280,13 +280,7 @@ std::string World::OnlyPort() {
 }
 
 std::string World::ListTable() {
-  std::string listed = WithoutHash(host().Must({"nft", "list", "table", "inet", "nomad-bridge"}));
-  // nft 1.1 has a name for that number at this hook, too.
-  const std::string by_name = "hook output priority dstnat;";
-  if (const std::size_t at = listed.find(by_name); at != listed.npos) {
-    listed.replace(at, by_name.size(), "hook output priority -100;");
-  }
-  return listed;
+  return WithoutHash(host().Must({"nft", "list", "table", "inet", "nomad-bridge"}));
 }
 
 json World::Elements(const std::string& set) {
