@@ -191,21 +191,23 @@ nft::Chain SourceChain() {
 }
 
 // Drops frames between two ports of a bridge, for ingressPolicy isolated. Without br_netfilter such
-// frames pass no other chain.
-nft::Chain ForwardChain() {
-  return {.name = kForwardChain.name,
-          .hook =
-              nft::Hook{
-                  .type = "filter", .point = nft::Hook::Point::kForward, .priority = kBridgeFilter},
-          .rules = {
-              // iifname @isolated oifname @isolated drop
-              nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).Drop(),
-          }};
+// frames pass no other chain. With it, packets to a neighbour's published port come here, too: table
+// inet has translated and marked them.
+nft::Chain ForwardChain(int mark_bit) {
+  return {
+      .name = kForwardChain.name,
+      .hook =
+          nft::Hook{
+              .type = "filter", .point = nft::Hook::Point::kForward, .priority = kBridgeFilter},
+      .rules = {
+          // iifname @isolated oifname @isolated meta mark & 0x1000 != 0x1000 drop
+          nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).MarkBitIsNotSet(mark_bit).Drop(),
+      }};
 }
 
-std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {
+std::vector<nft::Chain> PortFilterChains(int mark_bit) {
   std::vector<nft::Chain> chains = OwnChains();
-  Append(chains, {SourceChain(), ForwardChain()});
+  Append(chains, {SourceChain(), ForwardChain(mark_bit)});
   return chains;
 }
 

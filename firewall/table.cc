@@ -68,19 +68,34 @@ nft::Chain LocalhostGuard() {
       }};
 }
 
-// If this table is gone, a tc filter drops the same packets. With br_netfilter, answers to the
-// node's 127.0.0.1 are translated before the bridge hands them to that filter, so they get a mark.
-nft::Chain LocalhostAnswers() {
-  return {.name = "localhost_answers",
-          .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kTranslated},
-          .rules = {
-              // ip daddr 127.0.0.0/8 iifname @bridges meta mark set 0x6e62616e
-              nft::Rule()
-                  .Ipv4()
-                  .Daddr(Prefix("127.0.0.0/8"))
-                  .IifnameIn(kBridges)
-                  .SetMark(kLocalhostAnswerMark),
-          }};
+// Marks translated packets for filters that see only the result. With br_netfilter, packets are
+// translated before the bridge hands them on.
+nft::Chain Translated(int mark_bit) {
+  nft::Chain chain = {
+      .name = "translated",
+      .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kTranslated}};
+  // ip daddr 127.0.0.0/8 iifname @bridges meta mark set 0x6e62616e
+  // Answers to the node's 127.0.0.1: if this table is gone, a tc filter drops other packets to such
+  // an address.
+  chain.rules.push_back(nft::Rule()
+                            .Ipv4()
+                            .Daddr(Prefix("127.0.0.0/8"))
+                            .IifnameIn(kBridges)
+                            .SetMark(kLocalhostAnswerMark));
+  for (const Family family : kFamilies) {
+    // iifname @ingress_restricted ct status dnat ip saddr @alloc4 ip daddr @alloc4
+    //   meta mark set meta mark | 0x1000
+    // Published ports of neighbours, and their answers: table bridge lets them pass between two
+    // isolated ports.
+    chain.rules.push_back(nft::Rule()
+                              .IifnameIn(kIngressRestricted)
+                              .CtStatusDnat()
+                              .Only(family)
+                              .SaddrIn(SetName(kAlloc, family))
+                              .DaddrIn(SetName(kAlloc, family))
+                              .SetMarkBit(mark_bit));
+  }
+  return chain;
 }
 
 // Judges packets between two networks if one is closed to the other (ingressPolicy). Everybody may
@@ -233,7 +248,7 @@ nft::Chain Leaving() {
 
 std::vector<nft::Chain> Chains(int mark_bit) {
   return {LocalhostGuard(),
-          LocalhostAnswers(),
+          Translated(mark_bit),
           BetweenNetworks(),
           Invalid(),
           FromAllocations(mark_bit),

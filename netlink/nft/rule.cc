@@ -263,9 +263,9 @@ Rule& Rule::CtStatusNotDnat() {
   return CtBits(NFT_CT_STATUS, IPS_DST_NAT, false);
 }
 
-Rule& Rule::MarkBitIsSet(int bit) {
+Rule& Rule::MarkBit(int bit, bool is_set) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
-  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark)).CompareEqual(CpuOrder(mark));
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark)).Compare(is_set, CpuOrder(mark));
 }
 
 Rule& Rule::Copy(const Field& from, const Field& to) {

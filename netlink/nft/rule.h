@@ -161,8 +161,9 @@ class Rule {
   Rule& SetMarkBit(int bit);
   // meta mark set meta mark & ~(1 << bit)
   Rule& ClearMarkBit(int bit);
-  // meta mark & (1 << bit) == (1 << bit)
-  Rule& MarkBitIsSet(int bit);
+  // meta mark & (1 << bit) == (1 << bit), meta mark & (1 << bit) != (1 << bit)
+  Rule& MarkBitIsSet(int bit) { return MarkBit(bit, true); }
+  Rule& MarkBitIsNotSet(int bit) { return MarkBit(bit, false); }
 
   // dnat ip to meta l4proto . th dport map @map
   Rule& DnatByPort(const std::string& map);
@@ -220,6 +221,7 @@ class Rule {
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
   Rule& Ports(const Field& field, std::uint16_t first, std::uint16_t last);
   Rule& FibType(bool is_local);
+  Rule& MarkBit(int bit, bool is_set);
   Rule& StoreMeta(std::uint32_t key);
   Rule& LoadData(Bytes data, std::uint32_t slot = 0);
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);

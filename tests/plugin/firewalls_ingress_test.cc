@@ -75,6 +75,25 @@ TEST_P(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
+// With br_netfilter, the translated packets do not leave the bridge.
+TEST_P(IngressPolicy, IsolatedLetsNeighboursInByAPublishedPort) {
+  const json isolated = DualStack({{"ingressPolicy", "isolated"}});
+  Attach(Publish({Port(8080, 80), Port(8053, 53, "udp")}, isolated), As("a1", container()));
+  Attach(isolated, As("a2", neighbour_));
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+  Serve(container(), Protocol::kUdp, {"172.26.64.2", "fd00:26::2"}, 53, "name");
+  for (const Node* const from : {&neighbour_, &container()}) {
+    for (const char* const to : {kHostIp4, kHostIp6, kBridgeIp4, kBridgeIp6}) {
+      EXPECT_EQ(TcpText(*from, to, 8080), "page") << from->name() << " to " << to;
+      EXPECT_EQ(UdpText(*from, to, 8053), "name") << from->name() << " to " << to;
+    }
+  }
+  for (const char* const to : {"172.26.64.2", "fd00:26::2"}) {
+    EXPECT_TRUE(IsSilent(neighbour_, {.to = to, .port = 80})) << to;
+    EXPECT_TRUE(IsSilent(neighbour_, {.protocol = Protocol::kUdp, .to = to, .port = 53})) << to;
+  }
+}
+
 TEST_P(IngressPolicy, IsolatedHoldsForIpv6) {
   const json config = DualStack({{"ingressPolicy", "isolated"}});
   Attach(config, As("a1", container()));

@@ -150,6 +150,11 @@ TEST(NftRule, SetsAndReadsOneBitOfTheMark) {
                           "[ cmp eq reg 1 0x80000000 ]",
                           "[ counter pkts 0 bytes 0 ]",
                           "[ immediate reg 0 jump -> there ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().MarkBitIsNotSet(12).Drop()),
+              ElementsAre("[ meta load mark => reg 1 ]",
+                          "[ bitwise reg 1 = ( reg 1 & 0x00001000 ) ^ 0x00000000 ]",
+                          "[ cmp neq reg 1 0x00001000 ]",
+                          "[ immediate reg 0 drop ]"));
 }
 
 TEST(NftRule, TranslatesByMapInTheRegistersNftUses) {
