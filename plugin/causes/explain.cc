@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/causes/explain_inside.h"
+#include "plugin/causes/listening.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/rule_cause.h"
 #include "plugin/state/kernel_names.h"
@@ -173,10 +174,36 @@ class Explainer {
                             ErrorText(way)),
                      LookAtRoutes(destination, connection_.source, *input, *prerouting))};
     }
+    FindingList hairpin = FindHairpinOff();
+    if (!hairpin.empty()) {
+      return hairpin;
+    }
     return {Advice(Format("the node does not forward {}, though it has a route for it",
                           PacketText(connection_, PacketKind::kRequest)),
                    "look at IPsec's policies, and at rules that set a hop limit: ip xfrm policy; "
                    "nft list ruleset")};
+  }
+
+  // With br_netfilter, the bridge itself takes a translated packet back to the port by which it
+  // came, and drops it there without hairpin mode.
+  FindingList FindHairpinOff() {
+    const std::optional<state::Record>& record = connection_.server_record;
+    const std::optional<rtnl::Link> veth =
+        record && connection_.client_record && connection_.client_record->id == record->id
+            ? facts_.FindLink(state::HostVethName(record->id))
+            : std::nullopt;
+    if (!veth || veth->master == 0 || veth->port.hairpin) {
+      return {};
+    }
+    return {
+        {.area = Finding::Area::kPort,
+         .text = Format("the hairpin mode of '{}' is off, so the allocation does not reach "
+                        "its own published ports",
+                        veth->name),
+         .fix = record->link.port.Flags().hairpin
+                    ? Fix("nomad-bridge reconcile")
+                    : Fix::Advice(R"(set "hairpinMode": true in the network's config, for new )"
+                                  "allocations; inside, it reaches itself at its own address")}};
   }
 
   // The packet was not translated, or was translated to an address of the node.
@@ -266,14 +293,8 @@ class Explainer {
   // ---- the answer
 
   FindingList AtService() {
-    if (connection_.to == Place::kNode) {
-      return {Advice(Format("nobody on the node listens on {}/{} of {}",
-                            connection_.ProtocolName(),
-                            connection_.port,
-                            connection_.destination),
-                     Format("look who listens: ss -ltnp 'sport = :{}'", connection_.port))};
-    }
-    return ExplainService(facts_, connection_, trail_);
+    return connection_.to == Place::kNode ? FindNoService(facts_, connection_, trail_)
+                                          : ExplainService(facts_, connection_, trail_);
   }
 
   FindingList AtAnswer() {
@@ -379,7 +400,8 @@ Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
       failed->what == Station::What::kContainer ||
       (failed->what == Station::What::kService && connection.server_record);
   diagnosis.is_in_container = is_at_container || (last != nullptr && last->side != Side::kNode);
-  diagnosis.is_refused = trail.IsRefused() && failed->what == Station::What::kService;
+  diagnosis.is_refused = failed->what == Station::What::kService &&
+                         (trail.IsRefused() || connection.protocol == Protocol::kUdp);
   diagnosis.causes = ExplainByRule(facts, connection, trail);
   diagnosis.is_by_rule = !diagnosis.causes.empty();
   const Seen* const drop = trail.Drop();

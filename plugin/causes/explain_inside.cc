@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/causes/listening.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/rule_cause.h"
 
@@ -204,8 +205,9 @@ FindingList ExplainService(NodeFacts& facts, const Connection& connection, const
       }
     }
   }
-  if (trail.IsRefused() || !inside || !inside->link) {
-    return {};  // the listener is the reason
+  FindingList nobody = FindNoService(facts, connection, trail);
+  if (!nobody.empty() || trail.IsRefused() || !inside || !inside->link) {
+    return nobody;
   }
   rtnl::RouteQuery query = AnswersOf(connection, 0);
   return FindWayFault(facts, *inside, query, PacketText(connection, PacketKind::kAnswer));

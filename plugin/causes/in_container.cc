@@ -70,61 +70,6 @@ void LookAtDefaultRoutes(Inside& inside, const std::optional<Ip>& client, Findin
   }
 }
 
-// Returns whether the listener is bound to another interface than `own`, which packets come
-// through.
-bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtnl::Link>& own) {
-  return listener.link != 0 && own && listener.link != own->index && listener.link != own->master;
-}
-
-// Returns why nobody can be reached on `listening.where`.
-std::string FindingOf(const Listening& listening, rtnl::Socket& net) {
-  if (!listening.has_any) {
-    return Cat("no listener on ", listening.where);
-  }
-  const sockets::Listener& first = listening.listeners.front();
-  const std::optional<rtnl::Link> link = first.link == 0 ? std::nullopt : net.FindLink(first.link);
-  return link && first.Accepts(listening.port.container_ip)
-             ? Format(
-                   "the listener on {} takes only what comes by '{}'", listening.where, link->name)
-             : Format("the listener on {} is on {}:{}, not on {}",
-                      listening.where,
-                      Bracketed(first.address),
-                      first.port,
-                      listening.port.container_ip);
-}
-
-// Finds the listener on `number`, a port of the container.
-Listening FindListenerOn(std::uint16_t number, Inside& inside, const portmap::DnatEntry& port) {
-  Listening listening{.port = port, .where = Cat(Text(port.protocol), '/', number)};
-  if (port.protocol == Protocol::kSctp) {
-    listening.is_answered = true;  // SCTP sockets are not listed
-    return listening;
-  }
-  listening.listeners = sockets::ListenerLists::In(inside.netns).Of(port.protocol);
-  std::erase_if(listening.listeners,
-                [&](const sockets::Listener& each) { return each.port != number; });
-  listening.has_any = !listening.listeners.empty();
-  const auto accepts = [&](const sockets::Listener& each) {
-    return each.Accepts(port.container_ip) && !IsBoundElsewhere(each, inside.link);
-  };
-  listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
-  listening.mismatch = FindingOf(listening, inside.net);
-  std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
-  return listening;
-}
-
-// Returns the ports on which somebody listens at `address`.
-std::vector<std::uint16_t> PortsAt(Inside& inside, Protocol protocol, const Ip& address) {
-  std::set<std::uint16_t> ports;
-  auto lists = sockets::ListenerLists::In(inside.netns);
-  for (const sockets::Listener& each : lists.Of(protocol)) {
-    if (each.Accepts(address)) {
-      ports.insert(each.port);
-    }
-  }
-  return {ports.begin(), ports.end()};
-}
-
 // Finds the other interface by which the container's answers from `address` leave.
 std::optional<rtnl::Link> FindOtherWay(rtnl::Socket& container,
                                        const rtnl::Link& own,
@@ -149,31 +94,6 @@ std::optional<state::Record> FindChecked(state::Host& host,
 }
 
 }  // namespace
-
-std::vector<Listening> FindListeners(Inside& inside) {
-  std::vector<Listening> all;
-  for (const portmap::DnatEntry& port : inside.record.rules.ports) {
-    all.push_back(FindListenerOn(port.container_port, inside, port));
-  }
-  if (!std::ranges::all_of(all, &Listening::is_answered) && FindFrameReaderNote(inside)) {
-    for (Listening& listening : all) {
-      listening.is_answered = true;  // what a sandbox does inside cannot be seen
-    }
-  }
-  return all;
-}
-
-std::vector<std::uint16_t> FindOtherPorts(Inside& inside, const portmap::DnatEntry& port) {
-  return port.protocol == Protocol::kSctp ? std::vector<std::uint16_t>()
-                                          : PortsAt(inside, port.protocol, port.container_ip);
-}
-
-std::vector<std::uint16_t> FindPortsOf(Inside& inside, Family family) {
-  const std::vector<Ip> own = AddressesOnly(inside.record.ipam.addresses);
-  const auto address = std::ranges::find(own, family, &Ip::family);
-  return address == own.end() ? std::vector<std::uint16_t>()
-                              : PortsAt(inside, Protocol::kTcp, *address);
-}
 
 std::optional<std::string> FindFrameReaderNote(Inside& inside) {
   const std::optional<std::string> reader =
@@ -311,28 +231,6 @@ Fix FixByOwnTable(const rtnl::Link& own, const state::Record& record, const Ip& 
              tool,
              *gateway,
              table));
-}
-
-FindingList FindInService(const state::Record& record, const Listening& listening) {
-  FindingList causes;
-  for (const sockets::Listener& listener : listening.listeners) {
-    const std::optional<sockets::Process> holder = sockets::FindHolder(listener.inode);
-    const bool is_stopped = holder && holder->stopped;
-    const bool is_full = listener.protocol == Protocol::kTcp && listener.waiting > listener.backlog;
-    if (!is_stopped && !is_full) {
-      continue;
-    }
-    const std::string who = sockets::HolderOf(listener.inode);
-    causes.push_back(
-        {.text = is_stopped ? Format("{}, which listens on {}, is stopped", who, listening.where)
-                            : Format("{} accepts no connection on {}: {} wait, its backlog is {}",
-                                     who,
-                                     listening.where,
-                                     listener.waiting,
-                                     listener.backlog),
-         .fix = is_stopped ? Fix(Cat("kill -CONT ", holder->id)) : record.RuntimeFix("restart")});
-  }
-  return causes;
 }
 
 FindingList FindSecondNetwork(state::Host& host, Inside& inside) {

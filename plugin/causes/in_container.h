@@ -5,21 +5,10 @@
 #pragma once
 
 #include "base/finding.h"
-#include "netlink/sockets/listeners.h"
 #include "plugin/causes/connection.h"
 #include "plugin/link/container.h"
 
 namespace nomad_bridge::causes {
-
-// Whether, and where, somebody listens on a published port.
-struct Listening {
-  portmap::DnatEntry port;
-  std::string where;  // "tcp/80"
-  std::vector<sockets::Listener> listeners;
-  bool has_any = false;       // somebody listens, on whatever address
-  bool is_answered = false;   // on the address to which packets are sent
-  std::string mismatch = {};  // why it is not answered
-};
 
 // An attachment's container, opened. `record` must outlive it.
 struct Inside : link::Container {
@@ -30,15 +19,6 @@ struct Inside : link::Container {
 [[nodiscard]] std::optional<Inside> OpenInside(const state::Record& record);
 // Returns that it cannot be seen from here. This need not end anything.
 [[nodiscard]] Finding UnseenNamespace(const state::Record& record);
-
-// Returns the listeners of each published port. All count as answered if a sandbox or a virtual
-// machine takes the frames of the interface.
-[[nodiscard]] std::vector<Listening> FindListeners(Inside& inside);
-// Returns the ports on which somebody listens, if nobody listens on the published one.
-[[nodiscard]] std::vector<std::uint16_t> FindOtherPorts(Inside& inside,
-                                                        const portmap::DnatEntry& port);
-// Returns all TCP ports that answer on an address of `family` that ADD gave the container.
-[[nodiscard]] std::vector<std::uint16_t> FindPortsOf(Inside& inside, Family family);
 
 // Returns the gateway of the container's default route if its config names none: the node, or a
 // LAN's router.
@@ -71,8 +51,5 @@ struct Inside : link::Container {
 // another network, which drops foreign addresses. If the container has two default routes, the
 // kernel uses either of them, so a single probe does not show this.
 [[nodiscard]] FindingList FindSecondNetwork(state::Host& host, Inside& inside);
-
-// Finds a service that does not accept: its process is stopped, or its backlog is full.
-[[nodiscard]] FindingList FindInService(const state::Record& record, const Listening& listening);
 
 }  // namespace nomad_bridge::causes

@@ -14,6 +14,7 @@
 #include "netlink/probe/injector.h"
 #include "netlink/probe/pending_reset.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/causes/listening.h"
 #include "plugin/link/uplink.h"
 #include "plugin/state/kernel_names.h"
 
@@ -161,6 +162,10 @@ class Run {
     trail_.was_sent = sender_.Send(client_);
     // A rule that drops a packet of this process makes the sending fail, too.
     Await(watches, trail_.was_sent ? kLongest : kMoment);
+    if (!IsTcp()) {
+      const std::optional<Listening> service = FindService(facts_, connection_, trail_);
+      trail_.is_heard = service && service->is_answered;
+    }
     reset.reset();
     ForgetConnection();
     return std::move(trail_);

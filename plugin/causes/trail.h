@@ -25,6 +25,7 @@ class Trail {
   // The link by which a datagram leaves the node for a sandbox or a virtual machine, and where it
   // is caught. Empty: the server's container handles its frames itself, or the probe is TCP.
   std::string reader_link;
+  bool is_heard = false;  // a datagram was caught in front of a socket that would have taken it
 
   // A place where packets are watched: before all rules of a hook, or after them (`is_end`).
   struct Place {

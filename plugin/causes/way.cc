@@ -116,12 +116,14 @@ class Builder {
     AddAnswers(is_inside(PacketKind::kAnswer, Point::kOutput, false));
   }
 
-  // Adds the stations of the service and its answer. A datagram has none: it is caught before its
-  // service.
+  // Adds the stations of the service and its answer. A datagram is caught before its service, so it
+  // has no answer; who takes the frames of a sandbox or a virtual machine is not known either.
   void AddAnswers(bool is_answered) {
     if (connection_.protocol == Protocol::kTcp) {
       Add(What::kService, "service", is_answered && !trail_.IsRefused());
       Add(What::kAnswer, "answer", IsBack());
+    } else if (trail_.reader_link.empty()) {
+      Add(What::kService, "service", trail_.is_heard);
     }
   }
 

@@ -12,6 +12,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/causes/explain.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/causes/listening.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/rule_cause.h"
 #include "plugin/link/uplink.h"
@@ -183,6 +184,9 @@ class Inspection {
         AddNote("it has no address of that family");
       } else if (std::optional<causes::Diagnosis> diagnosis = Probe(*connection)) {
         AddProbed(*connection, *std::move(diagnosis));
+        if (connection->server_record) {
+          AddInContainer(causes::FindInService(*connection));
+        }
       }
     }
   }
@@ -220,6 +224,7 @@ class Inspection {
 
   // A published port, and what was found out about it.
   struct Published {
+    portmap::DnatEntry port;
     Listening listening;
     // nullopt: the client is of another family, or the node has no route or address for it.
     std::optional<Connection> connection;
@@ -229,8 +234,9 @@ class Inspection {
 
   void LookAtPublished(causes::Inside& inside) {
     std::vector<Published> all;
-    for (Listening& listening : causes::FindListeners(inside)) {
-      all.push_back(ProbePublished(std::move(listening)));
+    std::vector<Listening> listenings = causes::FindListeners(inside);
+    for (std::size_t i = 0; i < listenings.size(); ++i) {
+      all.push_back(ProbePublished(record_.rules.ports[i], std::move(listenings[i])));
     }
     std::stable_partition(
         all.begin(), all.end(), [](const Published& each) { return each.is_asked_for; });
@@ -252,9 +258,8 @@ class Inspection {
     }
   }
 
-  Published ProbePublished(Listening listening) {
-    Published published{.listening = std::move(listening)};
-    const portmap::DnatEntry& port = published.listening.port;
+  Published ProbePublished(const portmap::DnatEntry& port, Listening listening) {
+    Published published{.port = port, .listening = std::move(listening)};
     published.is_asked_for = IsMeant(port);
     if (client_ && client_->family() != port.container_ip.family()) {
       return published;
@@ -278,27 +283,27 @@ class Inspection {
                      const std::vector<Published>& all) {
     const Listening& listening = published.listening;
     const auto is_elsewhere = [&](const Published& each) {
-      const portmap::DnatEntry& port = each.listening.port;
-      return port.container_port == listening.port.container_port &&
-             (!client_ || client_->family() == port.container_ip.family()) &&
+      return each.port.container_port == published.port.container_port &&
+             (!client_ || client_->family() == each.port.container_ip.family()) &&
              (each.listening.is_answered || (each.listening.has_any && !listening.has_any));
     };
     const auto is_of_other_family = [&](const Published& each) {
       return is_elsewhere(each) && each.listening.is_answered &&
-             each.listening.port.protocol == listening.port.protocol;
+             each.port.protocol == published.port.protocol;
     };
     const auto other = std::ranges::find_if(all, is_of_other_family);
     if (other != all.end()) {
       AddNote(Format("{}, but {} is answered on {}",
                      listening.mismatch,
                      other->listening.where,
-                     other->listening.port.container_ip));
+                     other->port.container_ip));
       return false;
     }
     if (std::ranges::any_of(all, is_elsewhere)) {
       return false;
     }
-    const std::vector<std::uint16_t> others = causes::FindOtherPorts(inside, listening.port);
+    const std::vector<std::uint16_t> others =
+        causes::FindPortsAt(inside, published.port.protocol, published.port.container_ip);
     AddInContainer({{.text = listening.mismatch,
                      .fix = Fix::Advice(
                          Cat("let its task listen there, or publish the port that it listens on",
@@ -310,7 +315,7 @@ class Inspection {
 
   // Finds what a probe to a published port cannot see and, if there was no probe, what it would.
   void LookOnTheWay(const Published& published) {
-    const portmap::DnatEntry& port = published.listening.port;
+    const portmap::DnatEntry& port = published.port;
     if (client_ && client_->family() != port.container_ip.family()) {
       return;
     }

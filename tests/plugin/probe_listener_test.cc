@@ -56,5 +56,134 @@ TEST_F(Listener, BoundToItsInterfaceIsNoFault) {
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
 }
 
+// What an allocation asks for, and nobody listens there.
+struct Unheard : Named {
+  std::string to;
+  std::uint16_t port;
+  std::string says;
+  Protocol protocol = Protocol::kTcp;
+  bool is_on_node = false;
+};
+
+class NobodyListens : public CliWorld, public ::testing::WithParamInterface<Unheard> {
+ protected:
+  void SetUp() override {
+    Attach(DualStack(), As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+    Attach(Publish({Port(8080, 81)}, DualStack()), As("server", server_));
+    Serve(server_, Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+    Serve(server_, Protocol::kTcp, {"127.0.0.1"}, 6000, "private");
+    Serve(server_, Protocol::kTcp, {"::1"}, 6001, "private");
+    Serve(server_, Protocol::kUdp, {"127.0.0.1"}, 6000, "private");
+    Serve(host(), Protocol::kUdp, {"127.0.0.53"}, 53, "resolver");
+  }
+  [[nodiscard]] bool IsAnswered() {
+    return test::Ask(container(),
+                     {.protocol = GetParam().protocol,
+                      .to = GetParam().to,
+                      .port = GetParam().port,
+                      .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  }
+  [[nodiscard]] json Diagnosis() {
+    const std::string to = GetParam().to;
+    const bool is_ipv4 = to.find('.') != std::string::npos;
+    const std::string line = Format("inspect billing -json -to {}:{}{}",
+                                    is_ipv4 ? to : Cat("[", to, "]"),
+                                    GetParam().port,
+                                    GetParam().protocol == Protocol::kUdp ? "/udp" : "");
+    return At(RunLine(line).json, "/attachments/0/diagnosis");
+  }
+
+  Node& server_ = AddContainer("server");
+};
+
+TEST_P(NobodyListens, IsSaidUntilSomebodyDoes) {
+  EXPECT_FALSE(IsAnswered());
+  const json said = Diagnosis();
+  EXPECT_EQ(said.at("cause"), GetParam().says) << said;
+  EXPECT_EQ(At(said, "/ways/0/answered"), false);
+  const std::uint16_t served = GetParam().port == 8080 ? 81 : GetParam().port;
+  Serve(GetParam().is_on_node ? host() : server_,
+        GetParam().protocol,
+        {GetParam().port == 8080 ? "0.0.0.0" : GetParam().to},
+        served,
+        "here");
+  ASSERT_TRUE(IsAnswered());
+  EXPECT_EQ(Diagnosis().at("cause"), nullptr);
+}
+
+constexpr const char* kServerIp4 = "172.26.64.3";
+constexpr const char* kServerIp6 = "fd00:26::3";
+
+INSTANTIATE_TEST_SUITE_P(
+    Every,
+    NobodyListens,
+    ::testing::ValuesIn(std::vector<Unheard>{
+        {"Allocation", kServerIp4, 5433, "in container 'server': no listener on tcp/5433"},
+        {"Allocation6", kServerIp6, 5433, "in container 'server': no listener on tcp/5433"},
+        {"Loopback",
+         kServerIp4,
+         6000,
+         "in container 'server': the listener on tcp/6000 is on 127.0.0.1:6000, not on "
+         "172.26.64.3"},
+        {"Loopback6",
+         kServerIp6,
+         6001,
+         "in container 'server': the listener on tcp/6001 is on [::1]:6001, not on fd00:26::3"},
+        {"PublishedPort", kHostIp4, 8080, "in container 'server': no listener on tcp/81"},
+        {"Udp", kServerIp4, 5353, "in container 'server': no listener on udp/5353", Protocol::kUdp},
+        {"Udp6",
+         kServerIp6,
+         5353,
+         "in container 'server': no listener on udp/5353",
+         Protocol::kUdp},
+        {"UdpLoopback",
+         kServerIp4,
+         6000,
+         "in container 'server': the listener on udp/6000 is on 127.0.0.1:6000, not on "
+         "172.26.64.3",
+         Protocol::kUdp},
+        {"ResolverOfTheNode",
+         kBridgeIp4,
+         53,
+         "on the node: the listener on udp/53 is on 127.0.0.53:53, not on 172.26.64.1",
+         Protocol::kUdp,
+         true},
+        {"NodeUdp6",
+         kBridgeIp6,
+         5353,
+         "on the node: no listener on udp/5353",
+         Protocol::kUdp,
+         true},
+        {"NodeTcp6",
+         kBridgeIp6,
+         4646,
+         "on the node: no listener on tcp/4646",
+         Protocol::kTcp,
+         true},
+    }),
+    kNameOf);
+
+// br_netfilter lets the bridge take the packet back to the port by which it came.
+TEST_F(Listener, IsNotReachedByItsOwnAllocationWithoutHairpinMode) {
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "hello");
+  SetBridgeNf("1");
+  ASSERT_EQ(TcpText(container(), kHostIp4, 8080), "hello");
+  host().Must({"bridge", "link", "set", "dev", OnlyPort(), "hairpin", "off"});
+  const std::vector<std::pair<std::string, std::string>> ways = {
+      {kHostIp4, Cat("billing -to ", kHostIp4, ":8080")},
+      {kHostIp6, Cat("billing -to [", kHostIp6, "]:8080")}};
+  for (const auto& [to, words] : ways) {
+    EXPECT_TRUE(IsSilent(container(), {.to = to, .port = 8080}));
+    EXPECT_THAT(RunLine(Cat("inspect ", words)),
+                Exits(1, Out(HasSubstr("its own published ports      <- why"))));
+  }
+  ASSERT_THAT(RunLine("reconcile"), Exits(0));
+  for (const auto& [to, words] : ways) {
+    EXPECT_EQ(TcpText(container(), to, 8080), "hello");
+    EXPECT_THAT(RunLine(Cat("inspect ", words)), Exits(0));
+  }
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

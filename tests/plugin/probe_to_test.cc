@@ -109,7 +109,13 @@ TEST_F(InspectTo, SuggestsACommandOfUfw) {
 }
 
 TEST_F(InspectTo, NamesAMissingService) {
-  ExpectAdvice(gateway_, 4647, "nobody on the node listens on tcp/4647", "ss -ltnp");
+  ExpectAdvice(gateway_, 4647, "on the node: no listener on tcp/4647", "ss -ltnp");
+}
+
+// The kernel accepts connections in its place, so that they seem answered.
+TEST_F(InspectTo, NamesAStoppedService) {
+  other_.Shell("kill -STOP $(ss -H -ltnp 'sport = :80' | sed 's/.*pid=\\([0-9]*\\).*/\\1/')");
+  ExpectHealed(server_, 80, ", which listens on tcp/80, is stopped");
 }
 
 TEST_F(InspectTo, NamesARuleBetweenAllocations) {
@@ -188,6 +194,8 @@ TEST_F(InspectTo, TellsWhetherAGivenClientReachesTheAllocation) {
       "drop; }; }");
   EXPECT_THAT(RunLine(Cat("inspect billing -from ", client, " -to ", address_, ":7000")),
               Exits(1, Out(HasSubstr("chain f of table bridge mine"))));
+  EXPECT_THAT(RunLine(Cat("inspect billing -from ", client, " -to ", address_, ":81")),
+              Exits(1, Out(HasSubstr("no listener on tcp/81      <- why there is no answer"))));
   EXPECT_THAT(RunLine(Cat("inspect billing -from ", client, " -to ", gateway_, ":7000")),
               Exits(2, Err(HasSubstr("takes an address of the allocation itself"))));
 }

@@ -44,12 +44,12 @@ TEST_F(ProbeWays, CoverAllPublishedPortsOfAnAllocation) {
 }
 
 // What it answers is not probed.
-TEST_F(ProbeWays, EndAtTheContainerForADatagram) {
+TEST_F(ProbeWays, EndAtTheServiceForADatagram) {
   const json ways = DiagnosisOf("8080").at("ways");
   const auto udp = std::ranges::find_if(
       ways, [](const json& way) { return way.at("connection") == "udp 8080"; });
   ASSERT_NE(udp, ways.end());
-  EXPECT_EQ(udp->at("stations").back().at("name"), "container");
+  EXPECT_EQ(udp->at("stations").back().at("name"), "service");
   host().Nft(
       "table inet mine { chain f { type filter hook forward priority -10; udp dport 80 drop; }; }");
   const json said = DiagnosisOf("8080");
