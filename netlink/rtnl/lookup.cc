@@ -75,8 +75,10 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
         // For such a route, IPv6 answers with the route, IPv4 with an error.
         answer.error = Drops(head.rtm_type) ? EHOSTUNREACH : 0;
         answer.link = attributes.Number<int>(RTA_OIF).value_or(0);
+        answer.is_local = head.rtm_type == RTN_LOCAL;
         answer.table = attributes.U32(RTA_TABLE).value_or(head.rtm_table);
         answer.gateway = attributes.Address(RTA_GATEWAY);
+        answer.source = attributes.Address(RTA_PREFSRC);
       });
   return answer;
 }

@@ -177,8 +177,10 @@ struct RouteAnswer {
   // ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL: there is no route, or the route drops packets.
   int error = 0;
   int link = 0;
+  bool is_local = false;  // the packet ends in this namespace
   std::uint32_t table = 0;
   std::optional<Ip> gateway = std::nullopt;
+  std::optional<Ip> source = std::nullopt;  // the source that the kernel would choose
 };
 
 // Returns in words why a look-up ended with an error: "there is no route", "a route there is a

@@ -183,7 +183,7 @@ void Planner::SetClient(Connection& connection, const Ip& client, const portmap:
   connection.source = client;
   connection.is_client_named = true;
   const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = client});
-  if (way.error == 0 && way.link == rtnl::kLoopbackIndex) {
+  if (way.is_local) {
     connection.from = Connection::Place::kNode;
   } else if ((connection.client_record = FindHolder(client))) {
     connection.from = Connection::Place::kAllocation;
@@ -273,26 +273,40 @@ void Planner::SetService(Connection& connection) {
   connection.to = Connection::Place::kNode;
 }
 
+std::optional<Ip> Planner::FindOwnSource(const state::Record& record, const Ip& destination) {
+  const std::optional<netlink::Netns> netns = link::FindNetns(record);
+  if (!netns) {
+    return std::nullopt;
+  }
+  const rtnl::RouteAnswer way = rtnl::Socket::In(*netns).LookUpRoute({.destination = destination});
+  return way.is_local ? way.source : std::nullopt;
+}
+
 std::optional<Connection> Planner::FromAllocation(const state::Record& record,
                                                   Protocol protocol,
                                                   const Ip& destination,
                                                   std::uint16_t port) {
   const std::vector<Ip> own = AddressesOnly(record.ipam.addresses);
+  const std::optional<Ip> inside = FindOwnSource(record, destination);
   const auto source = std::ranges::find(own, destination.family(), &Ip::family);
-  if (source == own.end()) {
+  if (source == own.end() && !inside) {
     return std::nullopt;
   }
   Connection connection = {.from = Connection::Place::kAllocation,
                            .protocol = protocol,
-                           .source = *source,
+                           .source = inside ? *inside : *source,
                            .destination = destination,
                            .port = port,
                            .server = destination,
                            .server_port = port,
                            .client_record = record,
                            .is_client_named = true};
+  if (inside) {
+    connection.server_record = record;
+    return connection;
+  }
   const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = destination});
-  if (way.error == 0 && way.link == rtnl::kLoopbackIndex) {
+  if (way.is_local) {
     SetService(connection);
   } else if (!(connection.server_record = FindHolder(destination))) {
     connection.to = Connection::Place::kBeyond;

@@ -41,6 +41,11 @@ struct Connection {
 
   [[nodiscard]] Family family() const { return source.family(); }
   [[nodiscard]] bool IsPublished() const { return server != destination; }
+  // Returns whether packets do not leave the allocation: it asks at 127.0.0.1 or its own address.
+  [[nodiscard]] bool IsInside() const {
+    return client_record && server_record && !IsPublished() &&
+           client_record->id == server_record->id;
+  }
   // "tcp"
   [[nodiscard]] std::string ProtocolName() const { return std::string(Text(protocol)); }
   // "10.1.2.3"; "clients beyond the node, such as 198.41.0.4"
@@ -62,7 +67,8 @@ class Planner {
   // Plans the same connection from another client beyond the node.
   [[nodiscard]] std::optional<Connection> ByAnotherClient(const Connection& connection);
   // Plans a connection from the allocation of `record` to `destination`: the node, an allocation,
-  // or any machine. Returns nullopt if the allocation has no address of that family.
+  // the allocation itself, or any machine. Returns nullopt if the allocation has no address of that
+  // family.
   [[nodiscard]] std::optional<Connection> FromAllocation(const state::Record& record,
                                                          Protocol protocol,
                                                          const Ip& destination,
@@ -80,6 +86,10 @@ class Planner {
   void SetService(Connection& connection);
   void SetAnyone(Connection& connection, const portmap::DnatEntry& port);
   [[nodiscard]] std::optional<Ip> FindRouted(rtnl::Socket& container, Family family);
+  // Returns the source of packets from the allocation to `destination` if it is an address of the
+  // allocation's own, such as 127.0.0.53; else nullopt.
+  [[nodiscard]] static std::optional<Ip> FindOwnSource(const state::Record& record,
+                                                       const Ip& destination);
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
                                                          Family family);
   // Returns the link through which the route `way` leads.

@@ -123,8 +123,13 @@ std::optional<Listening> FindService(NodeFacts& facts,
                              : connection.uplink,
                          *end);
   }
-  const std::optional<Inside> inside = OpenInside(*connection.server_record);
-  return inside ? std::optional(FindListening(inside->netns, inside->link, *end)) : std::nullopt;
+  std::optional<Inside> inside = OpenInside(*connection.server_record);
+  return !inside ? std::nullopt
+                 : std::optional(FindListening(inside->netns,
+                                               connection.IsInside()
+                                                   ? inside->net.FindLink(rtnl::kLoopbackIndex)
+                                                   : inside->link,
+                                               *end));
 }
 
 FindingList FindNoService(NodeFacts& facts, const Connection& connection, const Trail& trail) {
@@ -143,10 +148,14 @@ FindingList FindNoService(NodeFacts& facts, const Connection& connection, const 
   const std::optional<Inside> inside = OpenInside(record);
   const std::vector<std::uint16_t> others =
       inside ? FindPortsAt(*inside, end.protocol, end.address) : std::vector<std::uint16_t>();
+  const std::optional<Ip> gateway =
+      connection.IsInside() ? record.OwnGateway(end.address.family()) : std::nullopt;
   return {{.text = Format("in container '{}': {}", record.id.container_id, listening->mismatch),
-           .fix = Fix::Advice(Cat("let its task listen there",
-                                  others.empty() ? "" : ", or use a port on which it listens: ",
-                                  Joined(others, ", ")))}};
+           .fix = Fix::Advice(
+               Cat("let its task listen there",
+                   others.empty() ? "" : ", or use a port on which it listens: ",
+                   Joined(others, ", "),
+                   gateway ? Format("; the node's own services are at {}", *gateway) : ""))}};
 }
 
 FindingList FindInService(const state::Record& record, const Listening& listening) {

@@ -22,7 +22,9 @@ class Builder {
 
   Way Build() {
     AddBegin();
-    if (IsBridged()) {
+    if (connection_.IsInside()) {
+      AddInside();
+    } else if (IsBridged()) {
       AddContainer();
     } else {
       AddRouting();
@@ -101,15 +103,19 @@ class Builder {
 
   void AddContainer() {
     const state::Record& record = *connection_.server_record;
-    const auto is_inside = [&](PacketKind packet, Point point, bool is_end) {
-      return IsAt(packet, point, is_end, Side::kServer);
-    };
     const std::string& network = record.link.gateway_ifname;
     const bool is_named =
         std::ranges::find(way_.stations, network, &Station::name) != way_.stations.end();
     Add(What::kBridge,
         network.empty() || is_named ? "network" : network,
-        is_inside(PacketKind::kRequest, Point::kPrerouting, false));
+        IsAt(PacketKind::kRequest, Point::kPrerouting, false, Side::kServer));
+    AddInside();
+  }
+
+  void AddInside() {
+    const auto is_inside = [&](PacketKind packet, Point point, bool is_end) {
+      return IsAt(packet, point, is_end, Side::kServer);
+    };
     Add(What::kContainer,
         "container",
         is_inside(PacketKind::kRequest, Point::kInput, true) || trail_.HasLeftForReader());

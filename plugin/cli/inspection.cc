@@ -182,6 +182,8 @@ class Inspection {
     for (const std::optional<Connection>& connection : connections) {
       if (!connection) {
         AddNote("it has no address of that family");
+      } else if (connection->IsInside() && IsOfSandbox(inside, connection->destination)) {
+        continue;
       } else if (std::optional<causes::Diagnosis> diagnosis = Probe(*connection)) {
         AddProbed(*connection, *std::move(diagnosis));
         if (connection->server_record) {
@@ -189,6 +191,13 @@ class Inspection {
         }
       }
     }
+  }
+
+  // Notes that packets to `address` stay inside. Returns whether a sandbox has such packets, which
+  // a probe would not show.
+  [[nodiscard]] bool IsOfSandbox(causes::Inside& inside, const Ip& address) {
+    AddNote(Format("{} is the allocation's own address: such packets do not leave it", address));
+    return causes::FindFrameReaderNote(inside).has_value();
   }
 
   // Probes a port without a listener, to see how far the client's packets get. REQUIRES: client_

@@ -62,7 +62,7 @@ struct Unheard : Named {
   std::uint16_t port;
   std::string says;
   Protocol protocol = Protocol::kTcp;
-  bool is_on_node = false;
+  enum Where { kOther, kNode, kItself } where = kOther;
 };
 
 class NobodyListens : public CliWorld, public ::testing::WithParamInterface<Unheard> {
@@ -103,7 +103,9 @@ TEST_P(NobodyListens, IsSaidUntilSomebodyDoes) {
   EXPECT_EQ(said.at("cause"), GetParam().says) << said;
   EXPECT_EQ(At(said, "/ways/0/answered"), false);
   const std::uint16_t served = GetParam().port == 8080 ? 81 : GetParam().port;
-  Serve(GetParam().is_on_node ? host() : server_,
+  Serve(GetParam().where == Unheard::kNode     ? host()
+        : GetParam().where == Unheard::kItself ? container()
+                                               : server_,
         GetParam().protocol,
         {GetParam().port == 8080 ? "0.0.0.0" : GetParam().to},
         served,
@@ -148,21 +150,52 @@ INSTANTIATE_TEST_SUITE_P(
          53,
          "on the node: the listener on udp/53 is on 127.0.0.53:53, not on 172.26.64.1",
          Protocol::kUdp,
-         true},
+         Unheard::kNode},
         {"NodeUdp6",
          kBridgeIp6,
          5353,
          "on the node: no listener on udp/5353",
          Protocol::kUdp,
-         true},
+         Unheard::kNode},
+        {"ItsOwnResolver",
+         "127.0.0.53",
+         53,
+         Format("in container '{}': no listener on udp/53", kAllocation),
+         Protocol::kUdp,
+         Unheard::kItself},
+        {"ItsOwnLoopback6",
+         "::1",
+         5433,
+         Format("in container '{}': no listener on tcp/5433", kAllocation),
+         Protocol::kTcp,
+         Unheard::kItself},
+        {"ItsOwnAddress",
+         "172.26.64.2",
+         5433,
+         Format("in container '{}': no listener on tcp/5433", kAllocation),
+         Protocol::kTcp,
+         Unheard::kItself},
         {"NodeTcp6",
          kBridgeIp6,
          4646,
          "on the node: no listener on tcp/4646",
          Protocol::kTcp,
-         true},
+         Unheard::kNode},
     }),
     kNameOf);
+
+// As the runtimes do that have a resolver of their own inside.
+TEST_F(Listener, BehindARuleInsideIsFound) {
+  container().Nft(
+      "table ip dns { chain o { type nat hook output priority -100; ip daddr 127.0.0.11 udp dport "
+      "53 dnat to 127.0.0.11:4444; }; }");
+  EXPECT_THAT(RunLine("inspect billing -to 127.0.0.11:53/udp"),
+              Exits(1, Out(HasSubstr("no listener on udp/4444"))));
+  Serve(container(), Protocol::kUdp, {"127.0.0.11"}, 4444, "inside");
+  ASSERT_EQ(UdpText(container(), "127.0.0.11", 53), "inside");
+  EXPECT_THAT(RunLine("inspect billing -to 127.0.0.11:53/udp"),
+              Exits(0, Out(HasSubstr("127.0.0.11 is the allocation's own address"))));
+}
 
 // br_netfilter lets the bridge take the packet back to the port by which it came.
 TEST_F(Listener, IsNotReachedByItsOwnAllocationWithoutHairpinMode) {
