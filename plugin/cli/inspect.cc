@@ -278,18 +278,22 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
 
 // ---- the question
 
-// Returns the address, or the first address of the allocation with that name.
+// Returns the address, or the first address of the allocation with that name. Returns nullopt if it
+// is a name that only the allocation in question can look up.
 std::optional<Ip> AddressOf(const Inventory& inventory, const std::string& name) {
   const bool is_bracketed = name.size() > 2 && name.front() == '[' && name.back() == ']';
   if (const auto address = Ip::Parse(is_bracketed ? name.substr(1, name.size() - 2) : name)) {
     return address;
+  }
+  if (inventory.is_complete && FindAll(inventory, {{"", name}}).empty()) {
+    return std::nullopt;
   }
   for (const Attachment* const each : FindOne(inventory, name)) {
     if (each->record && !each->record->ipam.addresses.empty()) {
       return each->record->ipam.addresses.front().address;
     }
   }
-  return std::nullopt;
+  throw CannotTell(Format("'{}' has no known address", name));
 }
 
 // Returns the target of -to: "10.0.0.1:22", "[2001:db8::1]:53/udp", "api:8080", "shop/api:8080";
@@ -314,15 +318,14 @@ std::optional<Question::Target> TargetOf(const Arguments& arguments, const Inven
                     : FindNumber<std::uint16_t>(place.substr(colon + 1)).value_or(0);
   if (target.port == 0) {
     throw UsageError(
-        Format("-to '{}' is no target; allowed: ADDRESS:PORT, [IPV6]:PORT or ALLOC:PORT, with "
-               "/udp for UDP",
+        Format("-to '{}' is no target; allowed: ADDRESS:PORT, [IPV6]:PORT, ALLOC:PORT or "
+               "NAME:PORT, with /udp for UDP",
                *to));
   }
-  const std::optional<Ip> address = AddressOf(inventory, place.substr(0, colon));
-  if (!address) {
-    throw CannotTell(Format("'{}' has no known address", place.substr(0, colon)));
-  }
-  target.address = *address;
+  place.resize(colon);
+  const std::optional<Ip> address = AddressOf(inventory, place);
+  target.address = address.value_or(Ip());
+  target.name = address ? "" : place;
   return target;
 }
 
@@ -333,8 +336,9 @@ void CheckTarget(const Question& question, const Attachments& attachments) {
            Contains(AddressesOnly(each->record->ipam.addresses), question.to->address);
   };
   if (question.client && question.to && std::ranges::none_of(attachments, has_it)) {
-    throw UsageError(Format("-to with -from takes an address of the allocation itself, not {}",
-                            question.to->address));
+    throw UsageError(
+        Format("-to with -from takes an address of the allocation itself, not {}",
+               question.to->name.empty() ? question.to->address.Text() : question.to->name));
   }
 }
 
@@ -449,7 +453,7 @@ constexpr std::array kInspectFlags = {
     kJsonFlag,
     Flag{"quiet", nullptr, "a line for each allocation", 'q'},
     Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
-    Flag{"to", "TARGET", "the target: ADDRESS:PORT or ALLOC:PORT; with /udp for UDP"},
+    Flag{"to", "TARGET", "the target: ADDRESS:PORT, ALLOC:PORT or NAME:PORT; with /udp for UDP"},
     Flag{"no-probe", nullptr, "sends nothing: only what can be seen"},
     Flag{"trace", nullptr, "what nf_tables does with the next connection from -from"}};
 
@@ -473,8 +477,9 @@ is caught before it leaves the node; the service accepts nothing.
 -from: the packet comes from that client. If the allocation publishes no ports,
 the packet goes to the ports that it listens on.
 -to: the other way round, from the allocation to a service of the node, to
-another allocation, or out of the node. With -from, from that client to the
-allocation's own address.
+another allocation, or out of the node. A name of DNS is looked up with the
+allocation's own resolv.conf. With -from, from that client to the allocation's
+own address.
 -trace: what nf_tables does, rule by rule, with the next connection that
 -from's ADDRESS begins.
 

@@ -13,6 +13,7 @@
 #include "plugin/causes/explain.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/listening.h"
+#include "plugin/causes/names.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/causes/rule_cause.h"
 #include "plugin/link/uplink.h"
@@ -175,22 +176,51 @@ class Inspection {
     } else if (client_) {
       connections.push_back(
           planner_.ToAllocation(record_, question_.to->protocol, question_.to->port, *client_));
-    } else {
-      connections.push_back(planner_.FromAllocation(
-          record_, question_.to->protocol, question_.to->address, question_.to->port));
+    } else if (const std::optional<Ip> address = FindTarget(inside)) {
+      connections.push_back(
+          planner_.FromAllocation(record_, question_.to->protocol, *address, question_.to->port));
     }
     for (const std::optional<Connection>& connection : connections) {
-      if (!connection) {
-        AddNote("it has no address of that family");
-      } else if (connection->IsInside() && IsOfSandbox(inside, connection->destination)) {
-        continue;
-      } else if (std::optional<causes::Diagnosis> diagnosis = Probe(*connection)) {
-        AddProbed(*connection, *std::move(diagnosis));
-        if (connection->server_record) {
-          AddInContainer(causes::FindInService(*connection));
-        }
+      ProbeUnpublished(inside, connection);
+    }
+  }
+
+  void ProbeUnpublished(causes::Inside& inside, const std::optional<Connection>& connection) {
+    if (!connection) {
+      return AddNote("it has no address of that family");
+    }
+    if (connection->IsInside() && IsOfSandbox(inside, connection->destination)) {
+      return;
+    }
+    if (std::optional<causes::Diagnosis> diagnosis = Probe(*connection)) {
+      AddProbed(*connection, *std::move(diagnosis));
+      if (connection->server_record) {
+        AddInContainer(causes::FindInService(*connection));
       }
     }
+  }
+
+  // Returns the address of the target. If it is a name that has none, also probes the way to the
+  // name servers that have not answered: what is found there is the cause.
+  [[nodiscard]] std::optional<Ip> FindTarget(causes::Inside& inside) {
+    constexpr std::uint16_t kDns = 53;
+    const std::string& name = question_.to->name;
+    if (name.empty()) {
+      return question_.to->address;
+    }
+    if (!question_.probes) {
+      AddNote(Format("nothing was sent, so '{}' was not looked up", name));
+      return std::nullopt;
+    }
+    causes::Resolution resolution = causes::Resolve(inside, name);
+    for (const Ip& server : resolution.silent) {
+      ProbeUnpublished(inside, planner_.FromAllocation(record_, Protocol::kUdp, server, kDns));
+    }
+    AddInContainer(std::move(resolution.causes));
+    if (resolution.address) {
+      AddNote(Format("'{}' is {}, by {}", name, *resolution.address, resolution.source));
+    }
+    return resolution.address;
   }
 
   // Notes that packets to `address` stay inside. Returns whether a sandbox has such packets, which

@@ -28,6 +28,7 @@ struct Question {
   struct Target {
     Protocol protocol = Protocol::kTcp;
     Ip address;
+    std::string name = {};  // not empty: `address` is what the attachment resolves this to
     std::uint16_t port = 0;
   };
   std::optional<Target> to;

@@ -1,0 +1,29 @@
+// Finds the address that a name has for an allocation.
+//
+// Asked    /etc/hosts, then the name servers and search domains of /etc/resolv.conf, as glibc does.
+//          The files are those of the newest process in the allocation's network namespace: its
+//          tasks have files of their own, and its first process is often only a placeholder.
+//          Without a process that can be seen, those of the node.
+// Sent     real queries, from that namespace; for some seconds at most
+// Errors   kKernel
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/finding.h"
+#include "plugin/causes/in_container.h"
+
+namespace nomad_bridge::causes {
+
+struct Resolution {
+  std::optional<Ip> address;
+  std::string source;           // who has given the address
+  std::vector<Ip> silent = {};  // name servers that have not answered
+  FindingList causes = {};      // why there is no address
+};
+
+[[nodiscard]] Resolution Resolve(const Inside& inside, const std::string& name);
+
+}  // namespace nomad_bridge::causes
