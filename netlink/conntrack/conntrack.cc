@@ -264,10 +264,23 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
   return counts;
 }
 
-void Conntrack::ForgetBegun(const Beginning& beginning) {
+std::optional<std::uint32_t> Conntrack::FindId(const Beginning& packet) {
+  netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, 0, packet.source.family());
+  PutTuple(request, packet);
+  std::optional<std::uint32_t> id;
+  netlink::ForEachMessage<nfgenmsg>(
+      socket_.TransactOrThrow(request, "cannot look up an entry of conntrack", {ENOENT, EINVAL}),
+      [&](const auto&, const netlink::Attributes& entry) {
+        id = be32toh(entry.U32(CTA_ID).value_or(0));
+      });
+  return id;
+}
+
+void Conntrack::Forget(const Beginning& packet, std::uint32_t id) {
   netlink::Message request =
-      ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, beginning.source.family());
-  PutTuple(request, beginning);
+      ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, packet.source.family());
+  PutTuple(request, packet);
+  request.PutU32(CTA_ID, htobe32(id));
   socket_.TransactOrThrow(request, "cannot delete an entry of conntrack", {ENOENT, EINVAL, EBUSY});
 }
 

@@ -105,8 +105,12 @@ class Conntrack {
                   More more,
                   const std::function<bool(const Connection&)>& is_cut);
 
-  // Removes the entry of the connection that began with this packet, in the default zone.
-  void ForgetBegun(const Beginning& beginning);
+  // Returns the id of the entry, in the default zone, to which this packet would belong, in either
+  // direction; nullopt if there is none.
+  [[nodiscard]] std::optional<std::uint32_t> FindId(const Beginning& packet);
+  // Removes that entry if it has this id: after the entry ended, a connection of others may have
+  // begun with the same packet.
+  void Forget(const Beginning& packet, std::uint32_t id);
 
   // Removes every entry that any of `flows` matches.
   void Forget(const std::vector<UdpFlows>& flows);

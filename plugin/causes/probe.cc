@@ -45,20 +45,58 @@ Side SideOf(const probe::Marker& marker, PacketKind packet) {
   return leaves == is_request ? Side::kClient : Side::kServer;
 }
 
-// Chooses ports and numbers that are random enough to tell two probes of a node apart. The
-// kernel's own random numbers may block.
-probe::Flow ChooseFlow(const Connection& connection) {
-  constexpr std::uint16_t kFirstPort = 50000;
-  constexpr std::uint16_t kPorts = 10000;
+// Returns the packet with which the flow begins, as conntrack names it.
+conntrack::Beginning BeginningOf(const probe::Flow& flow) {
+  return {.protocol = flow.protocol,
+          .source = flow.source,
+          .source_port = flow.source_port,
+          .destination = flow.destination,
+          .destination_port = flow.destination_port};
+}
+
+// Returns whether conntrack knows a connection of others with the same ends. The probe would end
+// that connection. Nor may the flow have the ends of a connection that is not translated: the
+// probe's source port would be.
+bool IsTaken(conntrack::Conntrack& conntrack,
+             const probe::Flow& flow,
+             const Connection& connection) {
+  conntrack::Beginning at_server = BeginningOf(flow);
+  at_server.destination = connection.server;
+  at_server.destination_port = connection.server_port;
+  return conntrack.FindId(BeginningOf(flow)) || conntrack.FindId(at_server);
+}
+
+// Chooses a number that is random enough to tell two probes of a node apart, and a source port that
+// is free. The kernel's own random numbers may block.
+probe::Flow ChooseFlow(conntrack::Conntrack& conntrack, const Connection& connection) {
+  constexpr std::uint32_t kPorts = 65536 - conntrack::kFirstClientPort;
   constexpr std::uint32_t kMask = 0x7fffffff;
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const std::uint64_t chance = StableHash(Cat(now, ' ', ::getpid()));
-  return {.source = connection.source,
-          .destination = connection.destination,
-          .protocol = static_cast<std::uint8_t>(connection.protocol),
-          .source_port = static_cast<std::uint16_t>(kFirstPort + (chance >> 32) % kPorts),
-          .destination_port = connection.port,
-          .token = static_cast<std::uint32_t>(chance) & kMask};
+  probe::Flow flow = {.source = connection.source,
+                      .destination = connection.destination,
+                      .protocol = static_cast<std::uint8_t>(connection.protocol),
+                      .destination_port = connection.port,
+                      .token = static_cast<std::uint32_t>(chance) & kMask};
+  for (std::uint32_t i = 0; i < kPorts; ++i) {
+    flow.source_port =
+        static_cast<std::uint16_t>(conntrack::kFirstClientPort + ((chance >> 32) + i) % kPorts);
+    if (!IsTaken(conntrack, flow, connection)) {
+      return flow;
+    }
+  }
+  throw Error(
+      Code::kKernel,
+      Format("conntrack knows a connection from {} to {} port {} for each source port: none "
+             "is left for a probe",
+             connection.source,
+             connection.destination,
+             connection.port));
+}
+
+conntrack::Conntrack& ConntrackOf(state::Host& host) {
+  return host.conntrack ? *host.conntrack
+                        : host.conntrack.emplace(conntrack::Conntrack::In(host.netns));
 }
 
 // Sends the packet of a probe as its client would send it: from a container, from the node, or as a
@@ -92,7 +130,9 @@ class ProbeSender {
 };
 
 ProbeSender::ProbeSender(NodeFacts& facts, const Connection& connection)
-    : facts_(facts), connection_(connection), flow_(ChooseFlow(connection)) {}
+    : facts_(facts),
+      connection_(connection),
+      flow_(ChooseFlow(ConntrackOf(facts.host), connection)) {}
 
 bool ProbeSender::Send(const std::optional<netlink::Netns>& client) {
   if (connection_.from == Place::kNode) {
@@ -166,8 +206,12 @@ class Run {
       const std::optional<Listening> service = FindService(facts_, connection_, trail_);
       trail_.is_heard = service && service->is_answered;
     }
+    const std::optional<std::uint32_t> entry = ConntrackOf(host_).FindId(BeginningOf(flow_));
     reset.reset();
-    ForgetConnection();
+    if (entry) {
+      // The connection is over, but conntrack would count it for some seconds more.
+      ConntrackOf(host_).Forget(BeginningOf(flow_), *entry);
+    }
     return std::move(trail_);
   }
 
@@ -403,18 +447,6 @@ class Run {
                                                              .packet = PacketKind::kAnswer,
                                                              .point = Point::kInput,
                                                              .is_end = true}) != nullptr;
-  }
-
-  // Deletes the connection from conntrack: it is over, but would be counted for some seconds more.
-  void ForgetConnection() {
-    if (!host_.conntrack) {
-      host_.conntrack = conntrack::Conntrack::In(host_.netns);
-    }
-    host_.conntrack->ForgetBegun({.protocol = flow_.protocol,
-                                  .source = flow_.source,
-                                  .source_port = flow_.source_port,
-                                  .destination = flow_.destination,
-                                  .destination_port = flow_.destination_port});
   }
 
   NodeFacts& facts_;
