@@ -258,25 +258,48 @@ std::optional<Ip> AddressAt(const Bytes& network, bool is_source) {
                                     : std::optional(Ip(std::span(network).subspan(at, size)));
 }
 
-// Returns nullopt if the packet is not one of the probe's.
-std::optional<PacketKind> KindOf(const nft::TraceStep& step, std::uint32_t token) {
+// Returns whether the bytes at `field`, as far as the trace has them, are those of the address.
+bool HasAddress(const Bytes& bytes, const Field& field, const Ip& address) {
+  const std::size_t end = std::min<std::size_t>(bytes.size(), field.offset + field.bytes);
+  return address.bytes().size() == field.bytes && end > field.offset &&
+         std::equal(bytes.begin() + field.offset,
+                    bytes.begin() + static_cast<std::ptrdiff_t>(end),
+                    address.bytes().begin());
+}
+
+// Returns whether the ARP or ICMPv6 packet is about one of the addresses.
+bool IsAbout(const std::set<Ip>& asked, const nft::TraceStep& step) {
+  return std::ranges::any_of(asked, [&](const Ip& address) {
+    return IsIp(step.network) ? HasAddress(step.transport, kSolicited, address)
+                              : HasAddress(step.network, kArpSource, address) ||
+                                    HasAddress(step.network, kArpTarget, address);
+  });
+}
+
+// Returns nullopt if the packet is not one of the probe's: others may trace packets, too.
+std::optional<PacketKind> KindOf(const nft::TraceStep& step,
+                                 std::uint32_t token,
+                                 const std::set<Ip>& asked) {
   constexpr std::size_t kOperationAt = 7;  // the last byte of ARP's operation
+  const auto lookup = [&](bool is_told) {
+    return !IsAbout(asked, step) ? std::nullopt
+                                 : std::optional(is_told ? PacketKind::kTold : PacketKind::kAsk);
+  };
   if (!IsIp(step.network)) {
-    return step.network.size() > kOperationAt && step.network[kOperationAt] == ARPOP_REPLY
-               ? PacketKind::kTold
-               : PacketKind::kAsk;
+    return lookup(step.network.size() > kOperationAt && step.network[kOperationAt] == ARPOP_REPLY);
   }
   const bool is_ipv4 = step.network[0] >> 4 == 4;
   const std::size_t protocol_at = is_ipv4 ? 9 : 6;
   const std::uint8_t protocol =
       step.network.size() > protocol_at ? step.network[protocol_at] : std::uint8_t{0};
   if (protocol == IPPROTO_ICMPV6 && !step.transport.empty()) {
-    return step.transport[0] == ND_NEIGHBOR_ADVERT ? PacketKind::kTold : PacketKind::kAsk;
+    return lookup(step.transport[0] == ND_NEIGHBOR_ADVERT);
   }
-  if (protocol == IPPROTO_UDP || NumberAt(step.transport, kTcpSequence.offset) == token) {
+  const Field& field = protocol == IPPROTO_UDP ? kUdpPayload : kTcpSequence;
+  if (NumberAt(step.transport, field.offset) == token) {
     return PacketKind::kRequest;
   }
-  return NumberAt(step.transport, kTcpAcknowledged.offset) == token + 1
+  return protocol == IPPROTO_TCP && NumberAt(step.transport, kTcpAcknowledged.offset) == token + 1
              ? std::optional(PacketKind::kAnswer)
              : std::nullopt;
 }
@@ -358,7 +381,7 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
   const std::uint32_t packet = step.packet;
   if (!step.network.empty()) {
     const std::optional<PacketKind> kind =
-        is_probe_ ? KindOf(step, token_) : std::optional(PacketKind::kRequest);
+        is_probe_ ? KindOf(step, token_, asked_) : std::optional(PacketKind::kRequest);
     if (!kind) {
       runs_.erase(packet);
       return;

@@ -105,6 +105,7 @@ class Observer {
       : socket_(std::move(socket)),
         events_(std::move(events)),
         token_(what.flow.token),
+        asked_(what.asked),
         is_probe_(what.others.empty()) {}
 
   // A packet on its way through its latest base chain: the first step, which has the headers, and
@@ -119,6 +120,7 @@ class Observer {
   nft::Socket socket_;
   nft::TraceEvents events_;
   std::uint32_t token_;
+  std::set<Ip> asked_;
   bool is_probe_;
   std::string table_;  // its name, in each family
   std::map<std::uint32_t, Run> runs_;

@@ -46,6 +46,18 @@ while not os.path.exists('/run/over'):
 print(count)
 )";
 
+// Sends a datagram to port 5001 of both addresses, again and again.
+constexpr const char* kSendAlways = R"(
+import os, socket, sys, time
+ends = [(socket.socket(socket.AF_INET6 if ':' in to else socket.AF_INET, socket.SOCK_DGRAM), to)
+        for to in sys.argv[1:]]
+open('/run/begun', 'w')
+while not os.path.exists('/run/over'):
+    for end, to in ends:
+        end.sendto(b'hello', (to, 5001))
+    time.sleep(0.002)
+)";
+
 TEST_F(Probe, LeavesNothingBehind) {
   ASSERT_TRUE(Answers(kTcp));
   const std::string ruleset = host().Must(Words("nft -s list ruleset"));
@@ -112,6 +124,53 @@ TEST_F(Probe, LeavesOthersAlone) {
     EXPECT_THAT(probe.Wait(), Exits(0, Out(HasSubstr("answer ok"))));
   }
   EXPECT_EQ(Remains(), "");
+}
+
+// The client has connections from 10,000 ports. The probe takes none of these.
+TEST_F(Probe, TakesNoConnectionOfItsClient) {
+  for (const auto& [client, node] :
+       {std::pair(kOutsideIp4, kHostIp4), std::pair(kOutsideIp6, kHostIp6)}) {
+    std::optional<Connection> connection =
+        Connection::Open(outside(), {.to = node, .port = 8080, .from = client, .from_port = 50000});
+    ASSERT_TRUE(connection);
+    std::string others;
+    for (int port = 50001; port < 60000; ++port) {
+      others += Format("-I -p tcp -s {} -d {} --sport {} --dport 8080 --state ESTABLISHED -t 300\n",
+                       client,
+                       node,
+                       port);
+    }
+    host().Must({"conntrack", "-R", "-"}, others);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(RunLine(Cat("inspect 8080 -from ", client)), Exits(0));
+    }
+    const std::string count = Format(
+        "conntrack -L -p tcp -s {} -d {} --dport 8080 2>/dev/null | grep -c ESTAB", client, node);
+    EXPECT_EQ(host().Must({"sh", "-c", count}), "10000\n");
+    EXPECT_TRUE(connection->Echoes("still here"));
+  }
+}
+
+// Somebody traces datagrams to another port, which a rule drops.
+TEST_F(Probe, KnowsItsPacketsFromOthersThatAreTraced) {
+  const std::vector<std::string> addresses = AddressesOn(container(), "eth0");
+  Serve(
+      container(), Protocol::kUdp, {addresses.at(1).substr(0, addresses.at(1).find('/'))}, 80, "");
+  container().Nft(
+      "table inet own { chain i { type filter hook input priority 0; udp dport 80 "
+      "drop; }; }");
+  host().Nft(
+      "table inet op { chain t { type filter hook prerouting priority -301; udp dport 5001 "
+      "meta nftrace set 1; }; chain i { type filter hook input priority 10; udp dport 5001 "
+      "drop; }; }");
+  const Process sender = Process::Start({.argv = {"python3", "-c", kSendAlways, kHostIp4, kHostIp6},
+                                         .in_child = [&] { outside().Enter(); }});
+  EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  for (const std::string client : {kOutsideIp4, kOutsideIp6, kOutsideIp4, kOutsideIp6}) {
+    EXPECT_THAT(DiagnoseFrom(client).dump(),
+                AllOf(HasSubstr("chain i of table inet own"), Not(HasSubstr("inet op"))));
+  }
+  ReplaceFile("/run/over", "");
 }
 
 // What its own tables change is nobody's change of ours.
