@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/if.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/netfilter.h>
@@ -123,6 +124,12 @@ Field Rule::AddressField(bool source) const {
 
 Rule& Rule::LoadIfname(bool incoming) {
   return LoadMeta(incoming ? NFT_META_IIFNAME : NFT_META_OIFNAME);
+}
+
+Rule& Rule::OifnameIsNot(const std::string& name) {
+  Bytes bytes(name.begin(), name.end());
+  bytes.resize(IFNAMSIZ);
+  return LoadIfname(false).Compare(false, std::move(bytes));
 }
 
 Rule& Rule::IfnamesNotIn(const std::string& set) {

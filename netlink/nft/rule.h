@@ -72,6 +72,8 @@ class Rule {
   Rule& IifnameNotIn(const std::string& set) { return LoadIfname(true).LookUp(set, true); }
   Rule& OifnameIn(const std::string& set) { return LoadIfname(false).LookUp(set); }
   Rule& OifnameNotIn(const std::string& set) { return LoadIfname(false).LookUp(set, true); }
+  // oifname != "name"
+  Rule& OifnameIsNot(const std::string& name);
   // iifname . oifname != @set
   Rule& IfnamesNotIn(const std::string& set);
 

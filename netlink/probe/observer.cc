@@ -114,6 +114,9 @@ constexpr std::array kDevicePoints = {PointName{Point::kIngress, "ingress"},
 constexpr std::array kArpPoints = {PointName{Point::kArpInput, "input"},
                                    PointName{Point::kArpOutput, "output"}};
 
+// The end of the name of the chain for Observer::What::elsewhere.
+constexpr std::string_view kElsewhere = "_elsewhere";
+
 // Returns the name of a marker's chain, which says everything about the marker: "egress_end_eth0".
 std::string NameOf(std::string_view point, bool is_end, const std::string& device) {
   return Cat(point, is_end ? "_end" : "_start", device.empty() ? "" : "_", device);
@@ -122,6 +125,9 @@ std::string NameOf(std::string_view point, bool is_end, const std::string& devic
 template <typename Points>
 std::optional<Marker> MarkerIn(const Points& points, TableFamily family, std::string_view chain) {
   for (const auto& [point, name] : points) {
+    if (chain == Cat(name, kElsewhere)) {
+      return Marker{.family = family, .point = point, .is_end = true, .is_elsewhere = true};
+    }
     for (const bool is_end : {false, true}) {
       const std::string begin = NameOf(name, is_end, "");
       if (chain.starts_with(begin)) {
@@ -165,6 +171,10 @@ class MarkerTables {
     for (const std::string& device : what_.devices) {
       Add(TableFamily::kNetdev, kDevicePoints, device, of_frames);
     }
+    if (!what_.elsewhere.empty()) {
+      AddElsewhere(TableFamily::kInet);
+      AddElsewhere(TableFamily::kBridge);
+    }
     return std::move(batch_);
   }
 
@@ -203,21 +213,48 @@ class MarkerTables {
     }
     for (const Catch& each : what_.catches) {
       if (marker.is_end && IsCaughtAt(marker, each)) {
-        Flow flow = what_.flow;
-        batch_.AppendRule(table, name, RuleFor(each.packet, flow).Drop());
-        if (each.packet == PacketKind::kRequest && flow.protocol == IPPROTO_TCP) {
-          ++flow.token;  // the token of its reset
-          batch_.AppendRule(table, name, RuleFor(each.packet, flow).Drop());
-        }
+        AddCatch(table, name, each.packet, {});
       }
+    }
+  }
+
+  // Adds the rules that drop the packet and, if it is a TCP request, its reset, unless it leaves by
+  // one of `links`.
+  void AddCatch(const nft::TableId& table,
+                const std::string& chain,
+                PacketKind packet,
+                const std::set<std::string>& links) {
+    const bool has_reset = packet == PacketKind::kRequest && what_.flow.protocol == IPPROTO_TCP;
+    for (const std::uint32_t step :
+         has_reset ? std::vector<std::uint32_t>{0, 1} : std::vector<std::uint32_t>{0}) {
+      Flow flow = what_.flow;
+      flow.token += step;
+      nft::Rule rule = RuleFor(packet, flow);
+      for (const std::string& link : links) {
+        rule.OifnameIsNot(link);
+      }
+      batch_.AppendRule(table, chain, rule.Drop());
+    }
+  }
+
+  void AddElsewhere(TableFamily family) {
+    const nft::TableId table = {.family = family, .name = table_};
+    const std::string name = Cat("postrouting", kElsewhere);
+    batch_.AddChain(table,
+                    {.name = name,
+                     .hook = nft::Hook{.type = "filter",
+                                       .point = Point::kPostrouting,
+                                       .priority = std::numeric_limits<std::int32_t>::max()},
+                     .rules = {}});
+    for (const Elsewhere& each : what_.elsewhere) {
+      AddCatch(table, name, each.packet, each.links);
     }
   }
 
   [[nodiscard]] bool IsCaughtAt(const Marker& marker, const Catch& each) const {
     const bool is_at_egress = each.family == TableFamily::kNetdev && each.point == Point::kEgress;
     if (is_at_egress && !has_egress_) {
-      return !each.needs_egress && marker.family == TableFamily::kInet &&
-             marker.point == Point::kPostrouting;
+      return marker.family == TableFamily::kInet && marker.point == Point::kPostrouting;
     }
     return marker.family == each.family && marker.point == each.point &&
            marker.device == each.device;

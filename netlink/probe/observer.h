@@ -40,6 +40,7 @@ struct Marker {
   nft::Hook::Point point = nft::Hook::Point::kPrerouting;
   std::string device;  // of an ingress or egress hook
   bool is_end = false;
+  bool is_elsewhere = false;  // an end of its own, for packets that were caught by Elsewhere
 
   bool operator==(const Marker&) const = default;
 };
@@ -70,8 +71,12 @@ struct Catch {
   nft::TableFamily family = nft::TableFamily::kNetdev;
   nft::Hook::Point point = nft::Hook::Point::kEgress;
   std::string device;
-  // Do not catch the packet at the postrouting hook instead: other packets of its kind pass there.
-  bool needs_egress = false;
+};
+
+// Catches a packet that leaves by any other link than these: at the end of the postrouting hooks.
+struct Elsewhere {
+  PacketKind packet = PacketKind::kAnswer;
+  std::set<std::string> links;
 };
 
 class Observer {
@@ -86,6 +91,7 @@ class Observer {
     // Links whose ingress and egress hooks are watched.
     std::set<std::string> devices = {};
     std::vector<Catch> catches = {};
+    std::vector<Elsewhere> elsewhere = {};
   };
 
   [[nodiscard]] static Observer Start(const netlink::Netns& ns, const What& what);

@@ -66,6 +66,32 @@ std::optional<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Famil
   return own ? AnotherIn(*own, {own->address}) : std::nullopt;
 }
 
+// Returns the query for the route of requests on the node.
+rtnl::RouteQuery RequestsOf(const Connection& connection) {
+  return {.destination = connection.destination,
+          .source = connection.source,
+          .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(connection.protocol),
+                             .source_port = kClientPort,
+                             .destination_port = connection.port}};
+}
+
+// Returns the route of a packet of the container of `record`. If the kernel would drop the packet,
+// returns the route that the node's own packets take.
+rtnl::RouteAnswer WayOf(NodeFacts& facts,
+                        const std::optional<state::Record>& record,
+                        rtnl::RouteQuery query) {
+  const std::optional<rtnl::Link> gateway =
+      record ? facts.FindLink(record->link.gateway_ifname) : std::nullopt;
+  if (gateway) {
+    query.input_link = gateway->index;
+    rtnl::RouteAnswer way = facts.host.net.LookUpRoute(query);
+    if (way.error == 0) {
+      return way;
+    }
+  }
+  return facts.host.net.LookUpRoute({.destination = query.destination, .mark = query.mark});
+}
+
 }  // namespace
 
 std::string IpTool(Family family) {
@@ -79,6 +105,13 @@ rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link) {
                              .source_port = connection.server_port,
                              .destination_port = kClientPort},
           .input_link = input_link};
+}
+
+rtnl::RouteAnswer WayBeyond(NodeFacts& facts, const Connection& connection, std::uint32_t mark) {
+  const bool is_request = connection.from != Connection::Place::kBeyond;
+  rtnl::RouteQuery query = is_request ? RequestsOf(connection) : AnswersOf(connection, 0);
+  query.mark = mark;
+  return WayOf(facts, is_request ? connection.client_record : connection.server_record, query);
 }
 
 std::string Connection::ClientText() const {
@@ -305,7 +338,7 @@ std::optional<Connection> Planner::FromAllocation(const state::Record& record,
     connection.server_record = record;
     return connection;
   }
-  const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = destination});
+  const rtnl::RouteAnswer way = WayBeyond(facts_, connection);
   if (way.is_local) {
     SetService(connection);
   } else if (!(connection.server_record = FindHolder(destination))) {

@@ -107,4 +107,10 @@ class Planner {
 // Returns the query for the route of answers on the node, or in the container (`input_link` 0).
 [[nodiscard]] rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link);
 
+// Returns the route by which a packet with `mark` leaves the node: the request to a server beyond
+// it, or the answer to a client beyond it.
+[[nodiscard]] rtnl::RouteAnswer WayBeyond(NodeFacts& facts,
+                                          const Connection& connection,
+                                          std::uint32_t mark = 0);
+
 }  // namespace nomad_bridge::causes

@@ -346,13 +346,23 @@ class Explainer {
   // Explains a packet that has passed all rules: it leaves through the link of its route if the
   // next hop there answers.
   FindingList AtLeave() {
-    const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
-    const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = far});
+    const bool is_request = connection_.to == Place::kBeyond;
+    const Ip& far = is_request ? connection_.destination : connection_.source;
+    const Seen* const seen =
+        On(is_request ? PacketKind::kRequest : PacketKind::kAnswer, Point::kPrerouting, true);
+    const rtnl::RouteAnswer way =
+        WayBeyond(facts_, connection_, seen == nullptr ? 0 : seen->step.mark);
     const std::optional<rtnl::Link> link =
         way.error == 0 ? facts_.FindLink(way.link) : std::nullopt;
     if (!link) {
       return {Advice(Format("the node has no way to {}: {}", far, ErrorText(way)),
                      Format("look at the node's routes: {} route get {}", tool_, far))};
+    }
+    if (trail_.HasGoneElsewhere() && connection_.uplink) {
+      return {Advice(Format("answers leave by '{}', not by '{}', through which the client comes",
+                            link->name,
+                            connection_.uplink->name),
+                     Format("look at the node's routes and rules: {} rule show", tool_))};
     }
     if (!link->operational) {
       return {{.text = Format("'{}' is down, or has no carrier", link->name),

@@ -173,8 +173,7 @@ Mac ProbeSender::TakerOf(const rtnl::Link& uplink) const {
 }
 
 std::optional<Ip> ProbeSender::NextHop() {
-  const Ip& far = connection_.to == Place::kBeyond ? connection_.destination : connection_.source;
-  const rtnl::RouteAnswer way = facts_.host.net.LookUpRoute({.destination = far});
+  const rtnl::RouteAnswer way = WayBeyond(facts_, connection_);
   return way.error == 0 ? way.gateway : std::nullopt;
 }
 
@@ -286,7 +285,7 @@ class Run {
     const std::set<std::string> uplinks = Uplinks();
     what.devices = uplinks;
     AddContainerLinks(what.devices);
-    AddCatches(uplinks, what.catches);
+    AddCatches(uplinks, what);
     if (!IsTcp() && connection_.to == Place::kNode) {
       what.catches.push_back(AtInput());
     }
@@ -308,38 +307,71 @@ class Run {
                                                     : record.link.gateway_ifname;
   }
 
+  // Returns those links of the container that this node has: its host end and what leads to it.
+  [[nodiscard]] std::set<std::string> LinksOf(const state::Record& record) {
+    std::set<std::string> names = {
+        record.link.gateway_ifname, record.link.bridge, state::HostVethName(record.id)};
+    std::erase_if(names, [&](const std::string& name) { return !facts_.FindLink(name); });
+    return names;
+  }
+
   // Adds the bridge and the host ends of the containers at both ends.
   void AddContainerLinks(std::set<std::string>& devices) {
     for (const std::optional<state::Record>* const record :
          {&connection_.client_record, &connection_.server_record}) {
-      if (!*record) {
-        continue;
-      }
-      for (const std::string& name :
-           {(*record)->link.gateway_ifname, state::HostVethName((*record)->id)}) {
-        if (facts_.FindLink(name)) {
-          devices.insert(name);
-        }
+      if (*record) {
+        devices.merge(LinksOf(**record));
       }
     }
   }
 
-  // Catches packets that leave the node: the answer to a client beyond it, and the request if its
-  // server is beyond it, or if a rule of another program sends it there. A bridge passes packets on
-  // to its ports, so they are caught at the ports.
-  void AddCatches(const std::set<std::string>& uplinks, std::vector<probe::Catch>& catches) {
+  // Catches packets that leave the node: the answer to a client beyond it, the request to a server
+  // beyond it, and both where a rule or route of another program sends them elsewhere. A bridge
+  // passes packets on to its ports, so they are caught at the ports.
+  void AddCatches(const std::set<std::string>& uplinks, Observer::What& what) {
     for (const std::string& uplink : uplinks) {
       const std::optional<rtnl::Link> link = facts_.FindLink(uplink);
       if (link && link->kind == "bridge" && !link::FindUplinks(facts_.Links(), *link).empty()) {
         continue;
       }
-      catches.push_back({.packet = PacketKind::kRequest,
-                         .device = uplink,
-                         .needs_egress = connection_.to != Place::kBeyond});
+      if (connection_.to == Place::kBeyond) {
+        what.catches.push_back({.packet = PacketKind::kRequest, .device = uplink});
+      }
       if (IsTcp() && connection_.from == Place::kBeyond) {
-        catches.push_back({.packet = PacketKind::kAnswer, .device = uplink});
+        what.catches.push_back({.packet = PacketKind::kAnswer, .device = uplink});
       }
     }
+    what.elsewhere.push_back(
+        {.packet = PacketKind::kRequest,
+         .links = LinksTo(connection_.to, connection_.server_record, connection_.server, uplinks)});
+    if (IsTcp()) {
+      what.elsewhere.push_back(
+          {.packet = PacketKind::kAnswer,
+           .links =
+               LinksTo(connection_.from, connection_.client_record, connection_.source, uplinks)});
+    }
+  }
+
+  // Returns the links by which packets to that end may leave.
+  [[nodiscard]] std::set<std::string> LinksTo(Place place,
+                                              const std::optional<state::Record>& record,
+                                              const Ip& address,
+                                              const std::set<std::string>& uplinks) {
+    std::set<std::string> links = place == Place::kBeyond ? uplinks
+                                  : record                ? LinksOf(*record)
+                                                          : std::set<std::string>();
+    if (links.empty() && record) {
+      // Another plugin has made the interface.
+      const std::optional<rtnl::Link> link =
+          facts_.FindLink(host_.net.LookUpRoute({.destination = address}).link);
+      if (link && !uplinks.contains(link->name)) {
+        links.insert(link->name);
+      }
+    }
+    if (const std::optional<rtnl::Link> loopback = facts_.FindLink(rtnl::kLoopbackIndex)) {
+      links.insert(loopback->name);
+    }
+    return links;
   }
 
   [[nodiscard]] Observer::What WhatInside() const {
@@ -377,7 +409,7 @@ class Run {
       if (IsAnswered()) {
         return;
       }
-      if (trail_.Drop() != nullptr || trail_.IsRefused()) {
+      if (trail_.Drop() != nullptr || trail_.IsRefused() || trail_.HasGoneElsewhere()) {
         deadline = std::min(deadline, FromNow(kMoment));
       }
       if (!AwaitMore(watches, deadline)) {
@@ -393,7 +425,7 @@ class Run {
   [[nodiscard]] bool IsAwaitingNeighbour() const {
     const Seen* const last = trail_.LastMarker();
     return last != nullptr && last->side == Side::kNode && trail_.Drop() == nullptr &&
-           last->marker->family == TableFamily::kInet &&
+           !trail_.HasGoneElsewhere() && last->marker->family == TableFamily::kInet &&
            last->marker->point == Point::kPostrouting && last->marker->is_end &&
            connection_.family() == Family::kIpv6;
   }

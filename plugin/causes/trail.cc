@@ -6,7 +6,7 @@ namespace nomad_bridge::causes {
 namespace {
 
 bool IsCatch(const Seen& seen, probe::PacketKind packet) {
-  return seen.marker && seen.packet == packet &&
+  return seen.marker && !seen.marker->is_elsewhere && seen.packet == packet &&
          seen.step.verdict.code == nft::Verdict::Code::kDrop;
 }
 
@@ -40,6 +40,11 @@ const Seen* Trail::LookupDrop() const {
 
 bool Trail::IsCaught(probe::PacketKind packet) const {
   return std::ranges::any_of(steps, [&](const Seen& each) { return IsCatch(each, packet); });
+}
+
+bool Trail::HasGoneElsewhere() const {
+  return std::ranges::any_of(
+      steps, [](const Seen& each) { return each.marker && each.marker->is_elsewhere; });
 }
 
 // If the kernel has no egress hooks, the datagram is caught at a hook without a device

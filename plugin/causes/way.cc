@@ -96,7 +96,7 @@ class Builder {
     if (connection_.to == Place::kBeyond) {
       return Add(What::kLeave,
                  connection_.uplink ? connection_.uplink->name : "uplink",
-                 trail_.IsCaught(PacketKind::kRequest));
+                 trail_.IsCaught(PacketKind::kRequest) || trail_.HasGoneElsewhere());
     }
     AddContainer();
   }

@@ -96,6 +96,39 @@ TEST_F(Probe, SendsNothingOutsideTheNodeDespiteARule) {
   EXPECT_EQ(capture.Wait().out, "0\n");
 }
 
+// The node routes what allocations send into another allocation, a VPN's: it is caught on its way
+// there. So are answers to clients that have come by the uplink.
+TEST_F(Probe, SendsNothingThroughAnotherUplink) {
+  Node& vpn = AddContainer("vpn");
+  const json result = Attach(DualStack({{"sourceCheck", false}}), As("vpn", vpn));
+  vpn.Nft(
+      "table inet seen { counter came { packets 0 bytes 0 }; chain i { type filter hook prerouting "
+      "priority -300; "
+      "meta l4proto { tcp, udp } th dport { 7, 32768-65535 } counter name came; }; }");
+  constexpr const char* kFarIp6 = "2001:db8:203::9";
+  for (const auto& [family, beyond, network] :
+       {std::tuple(4, "203.0.113.9", "172.26.64.0/20"), std::tuple(6, kFarIp6, "fd00:26::/64")}) {
+    const std::string ip = Cat("ip -", family);
+    vpn.Must(Words(Cat(ip, " address add ", beyond, " dev lo")));
+    Serve(vpn, Protocol::kTcp, {beyond}, 7, "vpn");
+    Serve(vpn, Protocol::kUdp, {beyond}, 7, "vpn");
+    host().Must(Words(
+        Cat(ip, " route add default via ", AddressOf(result, family), " dev nomad table 100")));
+    host().Must(Words(Cat(ip, " rule add from ", network, " lookup 100")));
+    ASSERT_TRUE(Soon([&] { return TcpText(container(), beyond, 7) == "vpn"; })) << beyond;
+    ASSERT_EQ(UdpText(container(), beyond, 7), "vpn");
+    vpn.Must(Words("nft reset counters"));
+    const std::string target = family == 4 ? beyond : Cat('[', beyond, ']');
+    for (const char* const protocol : {"", "/udp"}) {
+      EXPECT_THAT(Run({"inspect", kAllocation, "-to", Cat(target, ":7", protocol)}),
+                  Exits(0, Out(HasSubstr("nomad ok"))));
+    }
+    EXPECT_THAT(RunLine(Cat("inspect 8080 -from ", family == 4 ? kOutsideIp4 : kOutsideIp6)),
+                Exits(1, Out(HasSubstr("answers leave by 'nomad', not by 'uplink'"))));
+    EXPECT_THAT(vpn.Must(Words("nft list counters")), HasSubstr("packets 0 "));
+  }
+}
+
 // Killed at any of its system calls: a reset comes all the same, and the markers go.
 TEST_F(Probe, LeavesNothingBehindAfterAnyKill) {
   ASSERT_TRUE(Answers(kTcp));

@@ -138,6 +138,12 @@ TEST(NftRule, RejectsInTheWordsOfEitherFamily) {
               ElementsAre("[ reject type 1 code 0 ]"));
 }
 
+TEST(NftRule, MatchesAnyOtherInterface) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().OifnameIsNot("eth0")),
+              ElementsAre("[ meta load oifname => reg 1 ]",
+                          "[ cmp neq reg 1 0x30687465 0x00000000 0x00000000 0x00000000 ]"));
+}
+
 TEST(NftRule, SetsAndReadsOneBitOfTheMark) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().SetMarkBit(12).Accept()),
               ElementsAre("[ meta load mark => reg 1 ]",
