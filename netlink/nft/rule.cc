@@ -317,8 +317,23 @@ Rule& Rule::SetTrace() {
   return LoadData({1}).StoreMeta(NFT_META_NFTRACE);
 }
 
+Rule& Rule::MarkIs(std::uint32_t mark) {
+  return LoadMeta(NFT_META_MARK).CompareEqual(CpuOrder(mark));
+}
+
 Rule& Rule::SetMark(std::uint32_t mark) {
   return LoadData(CpuOrder(mark)).StoreMeta(NFT_META_MARK);
+}
+
+Rule& Rule::PutMarkAside() {
+  return LoadMeta(NFT_META_MARK).StoreMeta(NFT_META_PRIORITY);
+}
+
+Rule& Rule::PutMarkBack() {
+  return LoadMeta(NFT_META_PRIORITY)
+      .StoreMeta(NFT_META_MARK)
+      .LoadData(CpuOrder(0))
+      .StoreMeta(NFT_META_PRIORITY);
 }
 
 Rule& Rule::SetMarkBit(int bit) {

@@ -157,8 +157,14 @@ class Rule {
 
   // meta nftrace set 1
   Rule& SetTrace();
+  // meta mark mark
+  Rule& MarkIs(std::uint32_t mark);
   // meta mark set mark
   Rule& SetMark(std::uint32_t mark);
+  // meta priority set meta mark; meta mark set meta priority meta priority set 0: put the mark
+  // aside, and back. For packets without a priority.
+  Rule& PutMarkAside();
+  Rule& PutMarkBack();
   // meta mark set meta mark | (1 << bit)
   Rule& SetMarkBit(int bit);
   // meta mark set meta mark & ~(1 << bit)

@@ -175,6 +175,10 @@ class MarkerTables {
       AddElsewhere(TableFamily::kInet);
       AddElsewhere(TableFamily::kBridge);
     }
+    if (what_.sign) {
+      AddSign(Point::kInput, "input", *what_.sign);
+      AddSign(Point::kForward, "forward", *what_.sign);
+    }
     return std::move(batch_);
   }
 
@@ -249,6 +253,20 @@ class MarkerTables {
     for (const Elsewhere& each : what_.elsewhere) {
       AddCatch(table, name, each.packet, each.links);
     }
+  }
+
+  // Of chains with the same priority, the kernel runs the one that was added last first.
+  void AddSign(Point point, std::string_view name, const Observer::What::Sign& sign) {
+    const nft::TableId table = {.family = TableFamily::kInet, .name = table_};
+    const nft::Rule request = RuleFor(PacketKind::kRequest, what_.flow);
+    const auto add = [&](std::string_view verb, std::int32_t priority, const nft::Rule& rule) {
+      const std::string chain = Cat(verb, name);
+      const nft::Hook hook = {.type = "filter", .point = point, .priority = priority};
+      batch_.AddChain(table, {.name = chain, .hook = hook, .rules = {}});
+      batch_.AppendRule(table, chain, rule);
+    };
+    add("sign_", sign.priority - 1, nft::Rule(request).PutMarkAside().SetMark(sign.mark));
+    add("unsign_", sign.priority + 1, nft::Rule(request).MarkIs(sign.mark).PutMarkBack());
   }
 
   [[nodiscard]] bool IsCaughtAt(const Marker& marker, const Catch& each) const {
@@ -447,6 +465,9 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
     sighting.step.network = first.network;
     sighting.step.transport = first.transport;
     sighting.step.mark = first.mark;
+  }
+  if (sighting.step.table.name == table_ && !sighting.marker) {
+    return;  // the mark by which policies know the probe
   }
   // Reports each marker once. A probe's packet matches a rule of every marker, so the policy is
   // left out. A client's packet may match no rule after its translation, so only the policy counts.

@@ -92,6 +92,13 @@ class Observer {
     std::set<std::string> devices = {};
     std::vector<Catch> catches = {};
     std::vector<Elsewhere> elsewhere = {};
+    // Requests have this mark, instead of their own, while they pass the base chains of this
+    // priority at the hooks forward and input. Rules there know the probe by it.
+    struct Sign {
+      std::uint32_t mark = 0;
+      std::int32_t priority = 0;
+    };
+    std::optional<Sign> sign = {};
   };
 
   [[nodiscard]] static Observer Start(const netlink::Netns& ns, const What& what);

@@ -16,6 +16,7 @@
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/listening.h"
 #include "plugin/link/uplink.h"
+#include "plugin/rules/policy_admission.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -286,6 +287,7 @@ class Run {
     what.devices = uplinks;
     AddContainerLinks(what.devices);
     AddCatches(uplinks, what);
+    what.sign = {.mark = rules::kProbeMark, .priority = rules::kAdmissionPriority};
     if (!IsTcp() && connection_.to == Place::kNode) {
       what.catches.push_back(AtInput());
     }

@@ -20,8 +20,6 @@ constexpr const char* kUnknown = "unknown";
 constexpr const char* kGoesOn = "goes_on";
 constexpr const char* kAnswers = "answers";
 constexpr const char* kLinkLocal = "link_local";
-// Before our chain forward, which accepts only what policies let pass.
-constexpr int kBeforeFilter = -2;
 // nft's dstnat in the bridge family: before the bridge hands a frame over to the IP chains, which
 // may change its route.
 constexpr int kBridgeDstnat = -300;
@@ -63,7 +61,7 @@ std::vector<firewall::SetRow> Shapes() {
 // Judges only new connections. Connections that conntrack knows go on.
 nft::Chain Admission(const char* name, Point point, const char* judge) {
   return {.name = name,
-          .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
+          .hook = nft::Hook{.type = "filter", .point = point, .priority = kAdmissionPriority},
           .rules = {
               // ct state invalid,new,untracked goto <judge>
               nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked | nft::kCtInvalid).Goto(judge),

@@ -50,6 +50,12 @@ constexpr std::uint64_t kFlowTimeoutMs = 3'600'000;  // after the last packet
 // server's next packet would begin a new connection, from the server to the client.
 constexpr std::uint32_t kCutMark = 0x6e626375;
 
+// The mark by which the chains of policies know a probe of ours (netlink/probe). They judge it like
+// the packet of a client, but neither count nor note it. It has the mark only while it passes the
+// base chains, which have this priority of the hooks forward and input.
+constexpr std::uint32_t kProbeMark = 0x6e627072;
+constexpr std::int32_t kAdmissionPriority = -2;  // before our chain forward
+
 // The base chains, which judge only new connections, and the maps.
 extern const firewall::Contributor kPolicy;
 

@@ -17,9 +17,14 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Returns the name of the chain that judges answers by the rules of `chain`.
-std::string AnswersOf(const std::string& chain) {
-  return Cat(chain, "-answers");
+// Which packets of a connection a chain judges: the client's, the same packets of a probe of ours,
+// or the answers to the client. Only the client's are counted and noted.
+enum class Packet { kRequest, kProbe, kAnswer };
+
+// Returns the name of the chain that judges such packets by the rules of `chain`.
+std::string ChainOf(Packet packet, const std::string& chain) {
+  return packet == Packet::kRequest ? chain
+                                    : Cat(chain, packet == Packet::kProbe ? "-probes" : "-answers");
 }
 
 using firewall::kFamilies;
@@ -41,15 +46,13 @@ std::string PeerSetOf(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
-// Which packets of a connection a chain judges: the client's, or the answers to the client.
-enum class Packet { kRequest, kAnswer };
-
 // Turns one step of a chain into nf_tables rules: one rule, or one per family if it names
 // addresses. The families differ in their sets, and in the number of ICMP.
 class StepRules {
  public:
   StepRules(const policy::Step& step, bool is_in, Packet packet)
       : step_(step),
+        packet_(packet),
         is_answer_(packet == Packet::kAnswer),
         is_about_source_(is_in != is_answer_),
         may_be_to_node_(!is_in && !is_answer_) {}
@@ -57,6 +60,9 @@ class StepRules {
   [[nodiscard]] std::vector<nft::Rule> All() const {
     if (step_.peer == PeerIs::kNode && !may_be_to_node_) {
       return {};  // the node's own packets are not forwarded
+    }
+    if (packet_ == Packet::kProbe && OnlyCounts()) {
+      return {};
     }
     if (!HasFamily()) {
       return {Completed(nft::Rule(), Family::kIpv4)};
@@ -72,6 +78,10 @@ class StepRules {
  private:
   using PeerIs = policy::Step::PeerIs;
 
+  [[nodiscard]] bool OnlyCounts() const {
+    return step_.outcome == policy::Step::Outcome::kContinue ||
+           step_.outcome == policy::Step::Outcome::kWouldRefuse;
+  }
   [[nodiscard]] bool IsIcmp() const {
     return step_.ports && step_.ports->protocol == Protocol::kIcmp;
   }
@@ -102,7 +112,7 @@ class StepRules {
       is_answer_ ? rule.Sport(step_.ports->first, step_.ports->last)
                  : rule.Dport(step_.ports->first, step_.ports->last);
     }
-    if (!step_.counter.empty()) {
+    if (!step_.counter.empty() && packet_ != Packet::kProbe) {
       rule.CountIn(step_.counter);
     }
     return Decided(std::move(rule)).Comment(step_.comment);
@@ -114,14 +124,14 @@ class StepRules {
       case Outcome::kReturn:
         return rule.Return();
       case Outcome::kGoto:
-        return rule.Goto(is_answer_ ? AnswersOf(step_.next) : step_.next);
+        return rule.Goto(ChainOf(packet_, step_.next));
       // An answer belongs to a flow that was noted, or let pass, when it began.
       case Outcome::kReject:
-        return rule.Goto(is_answer_ ? kRefuse : kRecordAndRefuse);
+        return rule.Goto(is_noted_ ? kRecordAndRefuse : kRefuse);
       case Outcome::kDrop:
-        return is_answer_ ? rule.Drop() : rule.Goto(kRecordAndDrop);
+        return is_noted_ ? rule.Goto(kRecordAndDrop) : rule.Drop();
       case Outcome::kWouldRefuse:
-        return is_answer_ ? rule : rule.Jump(kRecordAudited);
+        return is_noted_ ? rule.Jump(kRecordAudited) : rule;
       case Outcome::kContinue:
         break;
     }
@@ -129,6 +139,8 @@ class StepRules {
   }
 
   const policy::Step& step_;
+  Packet packet_;
+  bool is_noted_ = packet_ == Packet::kRequest;
   bool is_answer_;
   bool is_about_source_;
   bool may_be_to_node_;
@@ -138,7 +150,11 @@ class StepRules {
 // is the packet's source; in the chain for packets from an allocation, its destination. For answers
 // it is the other way round.
 nft::Chain ChainFor(const policy::Chain& chain, Packet packet) {
-  nft::Chain made = {.name = packet == Packet::kAnswer ? AnswersOf(chain.name) : chain.name};
+  nft::Chain made = {.name = ChainOf(packet, chain.name)};
+  if (packet == Packet::kRequest) {
+    // meta mark 0x6e627072 goto in-<hash>-probes
+    made.rules.push_back(nft::Rule().MarkIs(kProbeMark).Goto(ChainOf(Packet::kProbe, chain.name)));
+  }
   const bool is_in = chain.name.starts_with(Cat(kPolicyIn, '-'));
   for (const policy::Step& step : chain.steps) {
     Append(made.rules, StepRules(step, is_in, packet).All());
@@ -173,7 +189,7 @@ void AddKinds(const policy::Program& program,
     }
   }
   for (const auto& chain : chains) {
-    for (const Packet packet : {Packet::kRequest, Packet::kAnswer}) {
+    for (const Packet packet : {Packet::kRequest, Packet::kProbe, Packet::kAnswer}) {
       table.chains.push_back(ChainFor(*chain.second, packet));
     }
   }
@@ -317,11 +333,11 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
     using enum nft::Verdict::Code;
     if (policy.in) {
       add(SetName(kPolicyIn, family), nft::Verdict{kJump, *policy.in});
-      add(SetName(kAnswersIn, family), nft::Verdict{kJump, AnswersOf(*policy.in)});
+      add(SetName(kAnswersIn, family), nft::Verdict{kJump, ChainOf(Packet::kAnswer, *policy.in)});
     }
     if (policy.out) {
       add(SetName(kPolicyOut, family), nft::Verdict{kJump, *policy.out});
-      add(SetName(kAnswersOut, family), nft::Verdict{kJump, AnswersOf(*policy.out)});
+      add(SetName(kAnswersOut, family), nft::Verdict{kJump, ChainOf(Packet::kAnswer, *policy.out)});
     }
   }
   return elements;

@@ -77,6 +77,7 @@ TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
                                   std::string("refuse_noted"),
                                   std::string("note_audited"),
                                   chain,
+                                  Cat(chain, "-probes"),
                                   Cat(chain, "-answers")}) {
     listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
   }

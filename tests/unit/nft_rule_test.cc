@@ -138,6 +138,18 @@ TEST(NftRule, RejectsInTheWordsOfEitherFamily) {
               ElementsAre("[ reject type 1 code 0 ]"));
 }
 
+TEST(NftRule, ReadsTheWholeMarkAndPutsItAside) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().MarkIs(7)),
+              ElementsAre("[ meta load mark => reg 1 ]", "[ cmp eq reg 1 0x00000007 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().PutMarkAside()),
+              ElementsAre("[ meta load mark => reg 1 ]", "[ meta set priority with reg 1 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().PutMarkBack()),
+              ElementsAre("[ meta load priority => reg 1 ]",
+                          "[ meta set mark with reg 1 ]",
+                          "[ immediate reg 1 0x00000000 ]",
+                          "[ meta set priority with reg 1 ]"));
+}
+
 TEST(NftRule, MatchesAnyOtherInterface) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().OifnameIsNot("eth0")),
               ElementsAre("[ meta load oifname => reg 1 ]",
