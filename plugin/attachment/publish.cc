@@ -55,6 +55,11 @@ void Publish(state::Host& host, const state::Record& record) {
     foreign::CheckOtherFirewalls(host, record, silent);
   }
   rules::WarnOfPorts(host, record);
+  if (has_rules && !record.rules.ports.empty()) {
+    for (const Finding& strict : foreign::FindStrictForwardPorts(host)) {
+      LogLine("{}", strict.TextWithFix());
+    }
+  }
   if (const std::optional<Finding> tagged = rules::FindTaggedTraffic(host, record)) {
     LogLine("{}", tagged->TextWithFix());
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file_lock.h"
+#include "firewall/foreign_drops.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/segment.h"
@@ -48,6 +49,7 @@ class Reconciler {
       NoteGateway(record);
     }
     CheckOtherFirewalls();
+    CheckForeignDrops();
   }
 
   void CheckAll(const std::vector<rtnl::Link>& links, const Progress& progress) {
@@ -72,6 +74,7 @@ class Reconciler {
     // already.
     if (host_.nft.is_open()) {
       CheckOtherFirewalls();
+      CheckForeignDrops();
     }
   }
 
@@ -181,6 +184,23 @@ class Reconciler {
         foreign::CheckOtherFirewalls(host_, each.second, findings_);
       });
     }
+  }
+
+  // Names chains of others that drop everything. A reconcile leaves them alone, and also the place
+  // of our jump in FORWARD: whoever has put a drop there may mean it.
+  void CheckForeignDrops() {
+    if (gateways_.empty()) {
+      return;
+    }
+    const state::Record& record = gateways_.begin()->second;
+    report_.Try(Area::kNode, "rules of other programs", [&] {
+      for (Finding& drop :
+           firewall::FindForeignDrops(host_.nft, record.rules.forward_hook.accept_mark_bit)) {
+        if (drop.severity == Finding::Severity::kFault) {
+          findings_.AddUnrepairable(std::move(drop));
+        }
+      }
+    });
   }
 
   // Returns the live parts of `id`; nullopt if it has none.

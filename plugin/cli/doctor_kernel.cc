@@ -10,6 +10,7 @@
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/check_ruleset.h"
@@ -125,6 +126,9 @@ int MarkBitOf(Examination& node) {
 
 void CheckForeignChains(Examination& node) {
   node.AddAll(firewall::FindForeignDrops(node.host.nft, MarkBitOf(node)));
+  if (!node.publishing.empty()) {
+    node.AddAll(foreign::FindStrictForwardPorts(node.host));
+  }
 }
 
 // Reads the generation first, which throws if no rule can be read. A reconcile finds nothing in

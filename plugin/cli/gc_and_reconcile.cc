@@ -182,9 +182,9 @@ const Command kReconcile = {
     .text =
         R"(Repairs what every running allocation has on the host, as its record says:
 bridges, gateway addresses, forwarding, the host's ends of the veth pairs,
-leases and rules. Then repairs other firewalls on this node. Nothing inside an
-allocation is changed. Exit 1: something could not be repaired, or with
--dry-run: would be.
+leases and rules. Then repairs other firewalls on this node, and names rules of
+others that drop everything. Nothing inside an allocation is changed. Exit 1:
+something could not be repaired, or with -dry-run: would be.
 )",
     .flags = kBothFlags,
     .run = RunReconcile};

@@ -111,9 +111,8 @@ void RemoveLegacyAccept(Family family, int mark_bit) {
 // Returns a number that changes when firewalld changes its rules; nullopt if it has none. Its
 // backends are nf_tables and iptables. With the latter, only a reload shows.
 std::optional<std::uint64_t> FindFirewalld(state::Host& host) {
-  const nft::TableId table{nft::TableFamily::kInet, "firewalld"};
-  if (host.nft.FindTable(table)) {
-    return host.nft.HashOfRules(table);
+  if (host.nft.FindTable(FirewalldTable())) {
+    return host.nft.HashOfRules(FirewalldTable());
   }
   const auto chain = host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct");
   return chain ? std::optional(chain->handle) : std::nullopt;
@@ -217,6 +216,25 @@ void CheckOtherFirewalls(state::Host& host, const state::Record& record, Finding
   if (has_opened && findings.is_repairing()) {
     Try([&] { RememberOpened(StateOf(host, FindFirewalld(host)), link); });
   }
+}
+
+nft::TableId FirewalldTable() {
+  return {nft::TableFamily::kInet, "firewalld"};
+}
+
+FindingList FindStrictForwardPorts(state::Host& host) {
+  if (!host.nft.FindChain(FirewalldTable(), kStrictForwardPortsChain)) {
+    return {};
+  }
+  return {{.text = "firewalld rejects published ports: it has StrictForwardPorts=yes",
+           .fix = StrictForwardPortsAdvice(),
+           .severity = Finding::Severity::kWarning}};
+}
+
+Fix StrictForwardPortsAdvice() {
+  return Fix::Advice(
+      "if that is not meant: set StrictForwardPorts=no in /etc/firewalld/firewalld.conf, then "
+      "firewall-cmd --reload");
 }
 
 void EnsureLegacyAcceptsGone(int mark_bit) {

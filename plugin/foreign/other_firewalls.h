@@ -24,6 +24,16 @@ namespace nomad_bridge::foreign {
 // not hold the rules' lock, because their tools take time.
 void CheckOtherFirewalls(state::Host& host, const state::Record& record, Findings& findings);
 
+[[nodiscard]] nft::TableId FirewalldTable();
+
+// A chain of firewalld's table that is there only with StrictForwardPorts=yes, and rejects
+// published ports that are none of firewalld's own.
+constexpr const char* kStrictForwardPortsChain = "filter_FORWARD_dnat";
+
+// Returns a warning if firewalld rejects published ports, as its operator has told it.
+[[nodiscard]] FindingList FindStrictForwardPorts(state::Host& host);
+[[nodiscard]] Fix StrictForwardPortsAdvice();
+
 // Removes the rules with which iptables-legacy's tables accept the mark with that bit, of both
 // families.
 void EnsureLegacyAcceptsGone(int mark_bit);

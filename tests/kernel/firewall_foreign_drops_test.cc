@@ -16,12 +16,16 @@ struct ForeignChain : Named {
   const char* drops = "chain f of table inet mine (policy drop) comes after ours and drops";
 };
 
-// One network, whose bridge is "nomad".
+// One network, whose bridge is "nomad", and an allocation of both families.
 class ForeignDrops : public World {
  protected:
   ForeignDrops() : socket_(nft::Socket::In(netlink::Netns::Current())) {
     host().Nft(
-        "table inet nomad-bridge { set bridges { type ifname; elements = { \"nomad\" }; }; }");
+        "table inet nomad-bridge { set bridges { type ifname; elements = { \"nomad\" }; }; set "
+        "alloc4 "
+        "{ type ipv4_addr; elements = { 172.26.64.2 }; }; set alloc6 { type ipv6_addr; elements = "
+        "{ "
+        "fd00:26::2 }; }; }");
   }
 
   void Add(std::string text) {
@@ -56,6 +60,11 @@ TEST_P(DroppingChain, IsNamed) {
   EXPECT_EQ(Found(), GetParam().drops);
 }
 
+constexpr const char* kNothingOut =
+    "chain f of table inet mine (policy drop) comes after ours and drops what allocations send";
+constexpr const char* kNothingIn =
+    "chain f of table inet mine (policy drop) comes after ours and drops what is sent to "
+    "allocations";
 constexpr const char* kByRule =
     "chain f of table inet mine (a rule for all packets) comes after ours and drops";
 constexpr const char* kBefore =
@@ -72,9 +81,11 @@ INSTANTIATE_TEST_SUITE_P(
          kBefore},
         {"BehindOtherLinks",
          "chain f { AFTER drop; iifname eth0 accept; iifname { eth1, eth2 } accept; iifname != "
-         "nomad accept; }"},
+         "nomad accept; }",
+         kNothingOut},
         {"BehindOtherLinksThatItGoesTo",
-         "chain f { AFTER drop; oifname \"docker*\" accept; oifname { eth1, eth2 } accept; }"},
+         "chain f { AFTER drop; oifname \"docker*\" accept; oifname { eth1, eth2 } accept; }",
+         kNothingIn},
         {"Rule",
          "chain f { AFTER accept; counter log prefix \"late: \" meta nftrace set 0 drop; }",
          kByRule},
@@ -97,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"BehindAPortThatIsReturned",
          "chain ask { tcp dport 80 return; drop; }; chain f { AFTER drop; jump ask; }",
          kByRule},
-        {"BehindTheLoopback", "chain f { AFTER drop; iifname lo accept; }"},
+        {"BehindTheLoopback", "chain f { AFTER drop; iifname lo accept; }", kNothingOut},
         {"BehindTwoOtherLinks",
          "chain f { AFTER drop; iifname eth0 oifname eth1 accept; iifname eth1 oifname eth0 ct "
          "state new accept; }"},
@@ -107,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(
          kByRule},
         {"Jump", "chain no { log; drop; }; chain f { AFTER accept; jump no; }", kByRule},
         {"JumpThatReturns",
-         "chain ask { iifname eth0 accept; return; accept; }; chain f { AFTER drop; jump ask; }"},
+         "chain ask { iifname eth0 accept; return; accept; }; chain f { AFTER drop; jump ask; }",
+         kNothingOut},
         {"JumpThatReturnsByGoto",
          "chain end { ct state established accept; }; chain ask { goto end; accept; }; chain f { "
          "AFTER drop; jump ask; }"},
@@ -121,6 +133,41 @@ INSTANTIATE_TEST_SUITE_P(
         {"BehindSeveralMaybeDrops",
          "chain f { AFTER accept; tcp dport 80 drop; ip saddr 192.0.2.1 drop; drop; }",
          kByRule},
+        {"BehindPublishedPorts",
+         "chain f { AFTER drop; ct state established,related accept; ct status dnat accept; }",
+         kNothingOut},
+        {"BehindPublishedPortsOfNixOs",
+         "chain forward-allow { icmpv6 type != { router-renumbering, 139 } accept; ct status dnat "
+         "accept; }; chain f { AFTER drop; ct state vmap { invalid : drop, established : accept, "
+         "related : accept, new : jump forward-allow, untracked : jump forward-allow }; }",
+         kNothingOut},
+        {"BehindAnswersOfABridge",
+         "chain f { AFTER drop; iifname nomad ct state established accept; ct state established "
+         "oifname nomad accept; }"},
+        {"BehindOneDirection",
+         "chain f { AFTER drop; iifname eth0 oifname nomad accept; }",
+         kNothingOut},
+        {"BehindOneDirectionByJump",
+         "chain in { oifname nomad accept; }; chain f { AFTER drop; iifname eth0 jump in; }",
+         kNothingOut},
+        {"BehindOneDirectionAtTimes",
+         "chain f { AFTER drop; iifname nomad numgen inc mod 2 vmap { 0 : accept }; }",
+         kNothingIn},
+        {"BehindAPortOfTheBridge", "chain f { AFTER drop; oifname nomad tcp dport 80 accept; }"},
+        {"BehindWildcardsOfOtherLinks",
+         "chain f { AFTER drop; iifname { \"eth*\", \"docker*\" } accept; }",
+         kNothingOut},
+        {"BehindAddressesOfOthers",
+         "chain f { AFTER drop; ip saddr 10.0.0.0/8 accept; ip saddr { 172.16.0.0/16, "
+         "192.168.0.0/16 } accept; ip saddr 172.26.64.128/25 accept; ip6 saddr 2001:db8::/32 "
+         "accept; }",
+         kNothingOut},
+        {"BehindOneDirectionOfAnAddress",
+         "chain f { AFTER drop; ip saddr { 172.26.64.0/20, 10.0.0.0/8 } accept; }",
+         kNothingIn},
+        {"BehindAnEmptySet",
+         "set s { type ipv4_addr; }; chain f { AFTER drop; ip saddr @s accept; }",
+         kNothingOut},
         {"BehindAnAcceptOfAnotherBase",
          "chain e { type filter hook forward priority 5; accept; }; chain f { AFTER drop; }"},
     }),
@@ -147,10 +194,6 @@ INSTANTIATE_TEST_SUITE_P(
         {"Invalid", "chain f { AFTER accept; ct state invalid drop; }"},
         {"OtherLinkInBothDirections",
          "chain f { AFTER drop; iifname eth0 accept; oifname { eth0, eth1 } accept; }"},
-        {"OtherLinkAndBridge", "chain f { AFTER drop; iifname eth0 oifname nomad accept; }"},
-        {"OtherLinkAndBridgeByJump",
-         "chain in { oifname nomad tcp dport 80 accept; }; chain f { AFTER drop; iifname eth0 jump "
-         "in; }"},
         {"AllOfTcp", "chain f { AFTER drop; meta l4proto { tcp, udp } accept; }"},
         {"OtherPorts", "chain f { AFTER drop; tcp dport != 25 accept; }"},
         {"BridgeThatReturns",
@@ -198,7 +241,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"OtherProtocol", "chain f { AFTER accept; meta l4proto != tcp drop; }"},
         {"Port", "chain f { AFTER accept; tcp dport 80 drop; }"},
         {"Addresses",
-         "chain f { AFTER drop; ip saddr 10.0.0.0/8 accept; ip6 saddr fd00::/8 accept; }"},
+         "chain f { AFTER drop; ip saddr 172.16.0.0/12 accept; ip daddr 172.26.64.2 accept; }"},
+        {"AddressesInSets",
+         "set s { type ipv6_addr; flags interval; elements = { fd00:26::/64, 2001:db8::/32 }; }; "
+         "chain f { AFTER drop; ip6 saddr @s accept; ip6 daddr { fd00:26::2, ::1 } accept; }"},
+        {"BridgeAndPublishedPorts",
+         "chain f { AFTER drop; iifname nomad accept; ct status dnat accept; }"},
         {"Route", "chain f { AFTER accept; fib saddr . iif oif missing drop; }"},
         {"Rate", "chain f { AFTER drop; limit rate 9/second accept; }"},
         {"Time", "chain f { AFTER drop; meta hour \"08:00\"-\"17:00\" accept; }"},
@@ -206,9 +254,6 @@ INSTANTIATE_TEST_SUITE_P(
         {"Index", "chain f { AFTER accept; iif lo drop; }"},
         {"Range", "chain f { AFTER drop; meta mark != 0x2000-0x2fff accept; }"},
         {"Order", "chain f { AFTER drop; meta mark >= 0x1000 accept; }"},
-        {"BetweenBridges", "chain f { AFTER drop; oifname nomad accept; }"},
-        {"LoadThatIsNotKnown",
-         "chain f { AFTER drop; iifname nomad numgen inc mod 2 vmap { 0 : accept }; }"},
         {"MaybeJump", "chain no { drop; }; chain f { AFTER accept; tcp dport 80 jump no; }"},
         {"MaybeMap",
          "chain no { drop; }; chain f { AFTER accept; tcp dport vmap { 80 : drop, 81 : goto no "
@@ -220,8 +265,6 @@ INSTANTIATE_TEST_SUITE_P(
          "accept; }"},
         {"OneFamily", "chain f { AFTER drop; meta nfproto ipv4 accept; }"},
         {"DropOfAFamily", "chain f { AFTER accept; meta nfproto ipv6 drop; }"},
-        {"WildcardsOfOtherLinks",
-         "chain f { AFTER drop; iifname { \"eth*\", \"docker*\" } accept; }"},
         {"DropByWildcard", "chain f { AFTER accept; iifname { \"eth*\", \"nom*\" } drop; }"},
         {"DropOfABridge",
          "set s { type ifname; elements = { nomad }; }; chain f { AFTER accept; oifname @s drop; "
@@ -230,7 +273,6 @@ INSTANTIATE_TEST_SUITE_P(
          "chain f { AFTER accept; iifname vmap { nomad : drop, eth0 : accept }; }"},
         {"LinkAndAddressOfAnother",
          "chain f { AFTER drop; iifname . ip saddr { eth0 . 192.0.2.1 } accept; }"},
-        {"EmptySet", "set s { type ipv4_addr; }; chain f { AFTER drop; ip saddr @s accept; }"},
         {"OtherMark", "chain f { AFTER drop; meta mark and 0x1000 == 0 accept; }"},
         {"MapOfLinks",
          "chain f { AFTER accept; iifname vmap { nomad : continue, eth0 : accept }; drop; }"},
@@ -240,15 +282,72 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
-// Chain FORWARD of table filter has the static rules, and is left out. Table mangle is another one.
-TEST_F(ForeignDrops, IncludeOtherTablesOfIptables) {
+// A rule that names the bridge and lets only one direction pass may be meant.
+TEST_F(ForeignDrops, AreWarningsIfARuleNamesUs) {
+  Add("chain f { AFTER drop; ct status dnat accept; }; chain g { type filter hook forward priority "
+      "20; policy drop; oifname nomad accept; }");
+  const FindingList drops = firewall::FindForeignDrops(socket_, kMarkBit);
+  ASSERT_EQ(drops.size(), 2);
+  EXPECT_EQ(drops[0].severity, Finding::Severity::kFault);
+  EXPECT_EQ(drops[1].severity, Finding::Severity::kWarning);
+}
+
+// Chain FORWARD of table filter has our jump; what comes after it is no matter. Table mangle is
+// another one.
+TEST_F(ForeignDrops, IncludeTheTablesOfIptables) {
   host().Must(Words("iptables -P FORWARD DROP"));
+  EXPECT_EQ(Found(), "") << "static_rules.h reports that the jump is missing";
+  host().Must(Words("iptables -N CNI-FORWARD"));
+  host().Must(Words("iptables -A FORWARD -j CNI-FORWARD"));
+  host().Must(Words("iptables -A FORWARD -j DROP"));
   EXPECT_EQ(Found(), "");
+  host().Must(Words("iptables -I FORWARD -j DROP"));
+  EXPECT_EQ(
+      Found(),
+      "chain FORWARD of table ip filter (a rule for all packets) comes before our jump and drops");
+  host().Must(Words("iptables -D FORWARD 1"));
   host().Must(Words("iptables -t mangle -P FORWARD DROP"));
   EXPECT_EQ(Found(), "chain FORWARD of table ip mangle (policy drop) comes before ours and drops");
   host().Must(Words("iptables -t mangle -A FORWARD -i nomad -j ACCEPT"));
   host().Must(Words("iptables -t mangle -A FORWARD -o nomad -j ACCEPT"));
   EXPECT_EQ(Found(), "");
+}
+
+// As Docker makes it, it comes before our jump if Docker starts after us.
+TEST_F(ForeignDrops, LeaveOutTheOperatorsChain) {
+  for (const char* const rule : {"-N CNI-FORWARD",
+                                 "-A FORWARD -j CNI-FORWARD",
+                                 "-N DOCKER-USER",
+                                 "-A DOCKER-USER -j DROP",
+                                 "-I FORWARD -j DOCKER-USER"}) {
+    host().Must(Words(Cat("iptables ", rule)));
+  }
+  EXPECT_EQ(Found(), "");
+}
+
+// Each comes directly before the drop: rules before that stay in force. A chain that others lead
+// to, too, stays as it is.
+TEST_F(ForeignDrops, HaveCommandsForTheirPlace) {
+  Add("chain f { AFTER drop; ip saddr 192.0.2.1 drop; }\n"
+      "chain last { ct state established accept; }\n"
+      "chain g { type filter hook forward priority 20; policy drop; goto last; }\n"
+      "chain no { log; drop; }\n"
+      "chain h { type filter hook forward priority 30; ip saddr 192.0.2.1 jump no; jump no; }\n"
+      "chain own { ip saddr 192.0.2.1 drop; drop; }\n"
+      "chain i { type filter hook forward priority 40; jump own; }");
+  for (const Finding& drop : firewall::FindForeignDrops(socket_, kMarkBit)) {
+    host().Shell(drop.fix.command);
+  }
+  EXPECT_EQ(Found(), "");
+  const std::string accept = "meta mark & 0x00001000 == 0x00001000 accept";
+  const auto lines = [&](const char* chain) {
+    return host().Must(Words(Cat("nft list chain inet mine ", chain)));
+  };
+  EXPECT_THAT(lines("f"), HasSubstr(Cat("192.0.2.1 drop\n\t\t", accept)));
+  EXPECT_THAT(lines("last"), HasSubstr(Cat("established accept\n\t\t", accept)));
+  EXPECT_THAT(lines("no"), Not(HasSubstr(accept)));
+  EXPECT_THAT(lines("h"), HasSubstr(Cat("jump no\n\t\t", accept, "\n\t\tjump no")));
+  EXPECT_THAT(lines("own"), HasSubstr(Cat("192.0.2.1 drop\n\t\t", accept, "\n\t\tdrop")));
 }
 
 TEST_F(ForeignDrops, AreInTheOrderOfTheKernel) {

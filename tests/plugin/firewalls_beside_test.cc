@@ -8,7 +8,7 @@ namespace {
 // The firewall, and bridge-nf-call-iptables.
 using Setting = std::tuple<std::string, std::string>;
 
-// firewalld takes seconds to start; firewalls_test.cc has it in every run.
+// firewalld takes seconds to start; firewalls_running_test.cc has it in every run.
 const auto kSome = ::testing::Values(Setting("docker", "1"), Setting("ufw", "0"));
 const auto kOthers = ::testing::Values(Setting("none", "0"),
                                        Setting("none", "1"),

@@ -263,7 +263,8 @@ TEST_F(ForeignFirewall, IsOpenedByTheCommandThatDoctorNames) {
   Attach(PublishingConfig());
   EXPECT_FALSE(Ping(container(), kOutsideIp4));
   const std::string rule = "inet mine late meta mark and 0x1000 == 0x1000 accept";
-  EXPECT_THAT(RunLine("doctor").out, HasSubstr(Cat("fix: nft insert rule ", rule)));
+  EXPECT_THAT(RunLine("doctor").out,
+              HasSubstr("fix: nft insert rule inet mine late handle 2 meta mark and"));
   EXPECT_THAT(RunLine("inspect alloc-1").out, HasSubstr("chain late of table inet mine"));
   host().Must({"sh", "-c", Cat("nft add rule ", rule)});
   EXPECT_THAT(RunLine("doctor").out, HasSubstr("chain late of table inet mine"));
@@ -294,30 +295,92 @@ TEST_F(ForeignFirewall, IsReportedIfItDropsBeforeUsUntilItAcceptsTheBridge) {
   ExpectBothWays();
 }
 
-// ---- firewalld, really running
+// ---- rules before our jump
 
-class Firewalld : public ForeignFirewall {
+// An allocation of both families, which answers.
+class DropBeforeOurJump : public ForeignFirewall,
+                          public ::testing::WithParamInterface<const char*> {
  protected:
-  Firewalld() { StartFirewall("firewalld"); }
+  void SetUp() override {
+    Attach(Publish({Port(8080, 80)}, DualStack()));
+    Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+    Serve(outside(), Protocol::kTcp, {"::"}, 80, "outside");
+    ReplaceFile(
+        "/run/nomad.conflist",
+        R"({"cniVersion": "1.0.0", "name": "nomad", "plugins": [{"type": "nomad-bridge"}]})");
+  }
+
+  [[nodiscard]] bool IsIp6() const { return GetParam() == std::string("ip6tables"); }
+  void Do(const std::string& arguments) { host().Must(Words(Cat(GetParam(), ' ', arguments))); }
+  [[nodiscard]] std::vector<std::string> Rules() { return RulesWith("-A FORWARD", GetParam()); }
+  // Whether a client gets in, and the allocation out.
+  [[nodiscard]] std::vector<std::string> Reached() {
+    return {TcpText(outside(), IsIp6() ? kHostIp6 : kHostIp4, 8080),
+            TcpText(container(), IsIp6() ? kOutsideIp6 : kOutsideIp4, 80)};
+  }
 };
 
-TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {
-  const Outcome add = MustRun("ADD", PublishingConfig());
-  EXPECT_THAT(add.err, HasSubstr("zone trusted"));
-  ExpectBothWays();
-  host().Must({"firewall-cmd", "--reload"});
-  ExpectBothWays();
-  host().Must({"firewall-cmd", "--complete-reload"});
-  ExpectBothWays();
-  EXPECT_EQ(Check(add.json).exit_code, 0);
-  EXPECT_EQ(RunPlugin("DEL", PublishingConfig()).exit_code, 0);
+TEST_P(DropBeforeOurJump, IsNamedByDoctorUpAndReconcileAndUndoneByTheirFix) {
+  const std::vector<std::string> whole = Rules();
+  Do("-I FORWARD -j DROP");
+  EXPECT_THAT(Reached(), ElementsAre("", ""));
+  const std::string text = Format(
+      "chain FORWARD of table {} filter (a rule for all packets) comes before our jump and drops",
+      IsIp6() ? "ip6" : "ip");
+  const json doctor = RunLine("doctor -json forward.foreign").json.at("checks").at(0);
+  EXPECT_EQ(doctor.at("what"), text);
+  EXPECT_EQ(doctor.at("verdict"), "fail");
+  const std::string fix = doctor.at("fix");
+  EXPECT_THAT(RunLine("up /run/nomad.conflist"),
+              Exits(0, Err(HasSubstr(Cat(text, "; fix: ", fix)))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr(Cat(text, "; fix: ", fix)))));
+  EXPECT_EQ(At(RunLine("reconcile -dry-run -json").json, "/mismatches/0/text"), text);
+  EXPECT_EQ(Rules().front(), "-A FORWARD -j DROP") << "it may be meant";
+
+  host().Shell(fix);
+  EXPECT_THAT(Reached(), ElementsAre("page", "outside"));
+  EXPECT_EQ(Rules(), (std::vector<std::string>{whole.front(), "-A FORWARD -j DROP"}));
+  EXPECT_THAT(RunLine("doctor forward.foreign static_rules"), Exits(0));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
 }
 
-TEST_F(Firewalld, KeepsTheZoneThatTheOperatorChose) {
-  host().Must({"firewall-cmd", "--zone=internal", "--add-interface=nomad"});
-  Attach(PublishingConfig());
-  EXPECT_THAT(host().Must({"firewall-cmd", "--get-zone-of-interface=nomad"}),
-              HasSubstr("internal"));
+INSTANTIATE_TEST_SUITE_P(Programs,
+                         DropBeforeOurJump,
+                         ::testing::Values("iptables", "ip6tables"),
+                         [](const auto& each) { return std::string(each.param); });
+
+// ---- chains that open published ports alone
+
+// As NixOS makes it: only connections that were translated pass.
+TEST_F(ForeignFirewall, IsReportedIfItAcceptsOnlyPublishedPorts) {
+  Attach(Publish({Port(8080, 80)}, DualStack()));
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+  Serve(outside(), Protocol::kTcp, {"::"}, 80, "outside");
+  host().Nft(R"(table inet mine {
+  chain allow {
+    icmpv6 type != { router-renumbering, 139 } accept
+    ct status dnat accept
+  }
+  chain forward {
+    type filter hook forward priority filter; policy drop;
+    ct state vmap { invalid : drop, established : accept, related : accept, new : jump allow, untracked : jump allow }
+  }
+})");
+  const auto reached = [&] {
+    return std::vector<std::string>{TcpText(outside(), kHostIp4, 8080),
+                                    TcpText(outside(), kHostIp6, 8080),
+                                    TcpText(container(), kOutsideIp4, 80),
+                                    TcpText(container(), kOutsideIp6, 80)};
+  };
+  EXPECT_THAT(reached(), ElementsAre("page", "page", "", ""));
+  const json doctor = RunLine("doctor -json forward.foreign").json.at("checks").at(0);
+  EXPECT_EQ(doctor.at("verdict"), "fail");
+  EXPECT_THAT(doctor.at("what").get<std::string>(),
+              HasSubstr("chain forward of table inet mine (policy drop) comes after ours and drops "
+                        "what allocations send"));
+  host().Shell(doctor.at("fix"));
+  EXPECT_THAT(reached(), ElementsAre("page", "page", "outside", "outside"));
+  EXPECT_THAT(RunLine("doctor forward.foreign"), Exits(0));
 }
 
 }  // namespace

@@ -66,12 +66,25 @@ fix: nomad-bridge reconcile
 ForeignPolicy $ nft 'table inet mine { chain forward {
   type filter hook forward priority 10; policy drop; }; }'
 fail forward.foreign: chain forward of table inet mine (policy drop) comes after ours and drops
-fix: nft insert rule inet mine forward meta mark and 0x1000 == 0x1000 accept
+fix: nft add rule inet mine forward meta mark and 0x1000 == 0x1000 accept
 
 ForeignRule $ nft 'table ip mine { chain last {
   type filter hook forward priority 0; ip protocol icmp accept; drop; }; }'
 fail forward.foreign: chain last of table ip mine (a rule for all packets) comes after ours
-fix: nft insert rule ip mine last meta mark and 0x1000 == 0x1000 accept
+fix: nft insert rule ip mine last handle 3 meta mark and 0x1000 == 0x1000 accept
+
+DropBeforeOurJump $ iptables -I FORWARD -j DROP
+fail forward.foreign: chain FORWARD of table ip filter (a rule for all packets) comes before our jump
+fix: iptables -t filter -I FORWARD 1 -m comment --comment 'CNI firewall plugin rules' -j CNI-FORWARD
+
+OneDirection $ nft 'table inet mine { chain forward {
+  type filter hook forward priority 10; policy drop; oifname nomad accept; }; }'
+warn forward.foreign: chain forward of table inet mine (policy drop) comes after ours and drops what allocations send
+fix: nft add rule inet mine forward meta mark and 0x1000 == 0x1000 accept
+
+StrictForwardPorts $ nft 'table inet firewalld { chain filter_FORWARD_dnat { reject; }; }'
+warn forward.foreign: firewalld rejects published ports: it has StrictForwardPorts=yes
+advice: set StrictForwardPorts=no in /etc/firewalld/firewalld.conf, then firewall-cmd --reload
 
 Firewalld $ nft add table inet firewalld
 fail firewalld.zone: 'br-other' is in no zone of firewalld

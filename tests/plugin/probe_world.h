@@ -41,9 +41,7 @@ class ProbeWorld : public CliWorld, public ::testing::WithParamInterface<Broken>
     host().Must(Words(Cat("ip -6 route replace default via ", kOutsideIp6, " dev uplink")));
     outside().Must({"ip", "address", "add", Cat(kFarIp4, "/32"), "dev", "lo"});
     const json result =
-        Attach(Publish({Port(8080, 80), Port(8080, 80, "udp"), Port(8081, 80, "tcp", kSecondIp4)},
-                       DualStack()),
-               As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+        Attach(ports_, As(kAllocation, container(), NomadArgs("billing", kAllocation)));
     address_ = AddressOf(result);
     veth_ = HostVethOf(result);
     Serve(container(), Protocol::kTcp, {"::"}, 80, "hello");
@@ -204,6 +202,9 @@ class ProbeWorld : public CliWorld, public ::testing::WithParamInterface<Broken>
     EXPECT_TRUE(Soon([&] { return Answers(broken.way); }));
   }
 
+  const json ports_ =
+      Publish({Port(8080, 80), Port(8080, 80, "udp"), Port(8081, 80, "tcp", kSecondIp4)},
+              DualStack());
   const std::string large_ = std::string(3000, 'x');
   std::string address_;
   std::string veth_;
