@@ -50,7 +50,10 @@ TraceStep ReadHeaders(const nftnl_trace& trace) {
           .transport = HeaderOf(trace, NFTNL_TRACE_TRANSPORT_HEADER),
           .mark = nftnl_trace_is_set(&trace, NFTNL_TRACE_MARK)
                       ? nftnl_trace_get_u32(&trace, NFTNL_TRACE_MARK)
-                      : 0};
+                      : 0,
+          .input_link = nftnl_trace_is_set(&trace, NFTNL_TRACE_IIF)
+                            ? static_cast<int>(nftnl_trace_get_u32(&trace, NFTNL_TRACE_IIF))
+                            : 0};
 }
 
 // Returns nullopt if `trace` is no step: the end of a chain.
@@ -132,6 +135,7 @@ void TraceEvents::TakeOne(const nlmsghdr& message, const std::function<void(Trac
     step->network = std::move(headers_.network);
     step->transport = std::move(headers_.transport);
     step->mark = headers_.mark;
+    step->input_link = headers_.input_link;
   }
   headers_ = {};
   take(*std::move(step));

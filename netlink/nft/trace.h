@@ -26,10 +26,12 @@ struct TraceStep {
   std::string chain;
   std::uint64_t handle = 0;  // the rule's handle; 0: the step is the chain's policy
   Verdict verdict;
-  // Only in the first step of a base chain: the packet's headers as they were there, and its mark.
+  // Only in the first step of a base chain: the packet's headers as they were there, its mark, and
+  // the link that has received it.
   Bytes network;    // the header of IPv4 or IPv6, or the ARP packet
   Bytes transport;  // 20 bytes at most
   std::uint32_t mark = 0;
+  int input_link = 0;  // 0: this machine sends it
 };
 
 // Receives all traces of one namespace, no matter which rule started them.

@@ -465,6 +465,7 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
     sighting.step.network = first.network;
     sighting.step.transport = first.transport;
     sighting.step.mark = first.mark;
+    sighting.step.input_link = first.input_link;
   }
   if (sighting.step.table.name == table_ && !sighting.marker) {
     return;  // the mark by which policies know the probe

@@ -187,6 +187,12 @@ struct RouteAnswer {
 // blackhole".
 [[nodiscard]] std::string ErrorText(const RouteAnswer& answer);
 
+// A rule of policy routing, as in `ip rule`.
+struct RoutingRule {
+  std::uint32_t priority = 0;
+  std::string text;  // "from 198.51.100.1 lookup 52"
+};
+
 struct Neighbour {
   int link = 0;  // index
   Ip address;
@@ -327,6 +333,10 @@ class Socket {
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // Returns the route that the kernel would now choose for a packet; sends nothing.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
+  // Returns the first rule that leads packets of `query` to `table`; nullopt if it is one of the
+  // kernel's own three tables, or if no rule does. Takes two round trips. The kernel does not say
+  // by which rule it came to a route, so selectors are compared here.
+  [[nodiscard]] std::optional<RoutingRule> FindRule(const RouteQuery& query, std::uint32_t table);
   // Returns the neighbour entry that the kernel would use for packets to `address` out of `link`;
   // nullopt if it has none now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
@@ -109,6 +110,12 @@ void EnsureSegment(state::Host& host, const state::Record& record) {
   if (left != silent.left().end()) {
     const Fix& fix = left->fix;
     throw Error(Code::kConflict, left->text, fix.command.empty() ? fix.advice : fix.Line());
+  }
+  for (const Finding& finding : silent.left()) {
+    if (finding.area == Finding::Area::kNode) {
+      // What takes the network's packets need not stay: a VPN's rule.
+      LogLine("{}", finding.TextWithFix());
+    }
   }
   if (bridge) {
     rules::RequireBridgeNetfilter(host, *bridge, record);

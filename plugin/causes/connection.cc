@@ -118,15 +118,15 @@ std::string Connection::ClientText() const {
   return Cat(is_client_named ? "" : "clients beyond the node, such as ", source);
 }
 
-std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
-  if (way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex) {
-    return std::nullopt;
-  }
-  // Looks among the uplinks first: there, a bridge counts as operational only if one of its ports
-  // to the outside is.
+std::optional<rtnl::Link> Planner::AsUplink(int index) {
   const std::optional<rtnl::Link> uplink =
-      FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) { return link.index == way.link; });
-  return uplink ? uplink : facts_.FindLink(way.link);
+      FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) { return link.index == index; });
+  return uplink ? uplink : facts_.FindLink(index);
+}
+
+std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
+  return way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex ? std::nullopt
+                                                                             : AsUplink(way.link);
 }
 
 std::optional<state::Record> Planner::FindHolder(const Ip& address) {
@@ -215,6 +215,11 @@ void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) 
 void Planner::SetClient(Connection& connection, const Ip& client, const portmap::DnatEntry* port) {
   connection.source = client;
   connection.is_client_named = true;
+  if (const std::optional<rtnl::Link> entry =
+          entry_.empty() ? std::nullopt : facts_.FindLink(entry_)) {
+    connection.uplink = AsUplink(entry->master == 0 ? entry->index : entry->master);
+    return;
+  }
   const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = client});
   if (way.is_local) {
     connection.from = Connection::Place::kNode;
@@ -253,6 +258,9 @@ std::optional<Connection> Planner::ToPort(const state::Record& record,
     const std::optional<rtnl::Link> uplink =
         connection.uplink ? connection.uplink : UplinkOfAnyone(&port, connection.family());
     node = NodeAddress(uplink, connection.family());
+  }
+  if (!node) {
+    node = NodeAddress(UplinkOfAnyone(&port, connection.family()), connection.family());
   }
   if (!node || (connection.from == Connection::Place::kBeyond && !connection.uplink)) {
     return std::nullopt;

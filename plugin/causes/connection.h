@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/causes/node_facts.h"
@@ -54,7 +55,9 @@ struct Connection {
 
 class Planner {
  public:
-  explicit Planner(NodeFacts& facts) : facts_(facts), net_(facts.host.net) {}
+  // Named clients come in by the link called `entry`; empty: by the link of the route to them.
+  explicit Planner(NodeFacts& facts, std::string entry = {})
+      : facts_(facts), net_(facts.host.net), entry_(std::move(entry)) {}
 
   // Plans a connection to a published port, from `client`, or from anyone beyond the node. Returns
   // nullopt if the node has neither a route there nor an address that a client could use.
@@ -92,6 +95,9 @@ class Planner {
                                                        const Ip& destination);
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
                                                          Family family);
+  // Returns the link with that index as an uplink if it is one: there, a bridge counts as
+  // operational only if one of its ports to the outside is.
+  [[nodiscard]] std::optional<rtnl::Link> AsUplink(int index);
   // Returns the link through which the route `way` leads.
   [[nodiscard]] std::optional<rtnl::Link> LinkOf(const rtnl::RouteAnswer& way);
   [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address);
@@ -99,6 +105,7 @@ class Planner {
 
   NodeFacts& facts_;
   rtnl::Socket& net_;
+  std::string entry_;
 };
 
 // Returns "ip" or "ip -6".

@@ -29,6 +29,27 @@ class Explainer {
         trail_(trail),
         tool_(IpTool(connection.family())) {}
 
+  // Returns the note that the answer leaves by another link than the one by which the request came;
+  // empty if it does not.
+  [[nodiscard]] std::string DescribeOtherWayBack() {
+    const Seen* const caught = trail_.FindCaught(PacketKind::kAnswer);
+    const std::optional<rtnl::Link> link =
+        caught == nullptr ? std::nullopt : facts_.FindLink(caught->marker->device);
+    if (!link || connection_.from != Place::kBeyond || link->index == connection_.uplink->index ||
+        link->master == connection_.uplink->index) {
+      return {};
+    }
+    const rtnl::RouteQuery query = QueryOfAnswer();
+    const auto rule = net_.FindRule(query, net_.LookUpRoute(query).table);
+    return Format(
+        "packets that come in by '{}' from {} are answered by way of '{}'{}: a router or "
+        "firewall may drop the answers",
+        connection_.uplink->name,
+        connection_.ClientText(),
+        link->name,
+        rule ? Format(", by the routing rule '{}'", rule->text) : std::string());
+  }
+
   // Returns the causes that follow from the station at which the connection ends.
   [[nodiscard]] FindingList ByStation(const Station& failed) {
     FindingList causes = At(failed.what);
@@ -133,26 +154,19 @@ class Explainer {
     if (prerouting == nullptr) {
       return {};
     }
-    const std::optional<rtnl::Link> input =
-        connection_.uplink ? connection_.uplink : GatewayOf(connection_.client_record);
+    const std::optional<rtnl::Link> input = Input();
     if (!input) {
       return {};
     }
     if (connection_.server_record) {
-      FindingList detour = FindToContainer(facts_, *connection_.server_record, connection_.server);
+      FindingList detour =
+          FindToContainer(facts_, *connection_.server_record, connection_.server, QueryOfRequest());
       if (!detour.empty()) {
         return detour;
       }
     }
     const Ip destination = prerouting->Destination().value_or(connection_.server);
-    const rtnl::RouteAnswer way = net_.LookUpRoute(
-        {.destination = destination,
-         .source = connection_.source,
-         .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(connection_.protocol),
-                            .source_port = prerouting->SourcePort(),
-                            .destination_port = prerouting->DestinationPort()},
-         .input_link = input->index,
-         .mark = prerouting->step.mark});
+    const rtnl::RouteAnswer way = net_.LookUpRoute(QueryOfRequest());
     if (IsByReversePath(net_, way, *input, connection_.source)) {
       return {StrictReversePath(*input, connection_.ClientText())};
     }
@@ -182,6 +196,30 @@ class Explainer {
                           PacketText(connection_, PacketKind::kRequest)),
                    "look at IPsec's policies, and at rules that set a hop limit: ip xfrm policy; "
                    "nft list ruleset")};
+  }
+
+  // Returns the link that receives the request.
+  [[nodiscard]] std::optional<rtnl::Link> Input() const {
+    return connection_.from == Place::kBeyond ? connection_.uplink
+                                              : GatewayOf(connection_.client_record);
+  }
+
+  // Returns the query for the route of the request, as it was after the rules that come before the
+  // routing decision.
+  [[nodiscard]] rtnl::RouteQuery QueryOfRequest() const {
+    const Seen* const prerouting = On(PacketKind::kRequest, Point::kPrerouting, true);
+    const std::optional<rtnl::Link> input = Input();
+    rtnl::RouteQuery query = {.destination = connection_.server, .source = connection_.source};
+    query.flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(connection_.protocol),
+                            .destination_port = connection_.server_port};
+    if (prerouting != nullptr && input) {
+      query.destination = prerouting->Destination().value_or(connection_.server);
+      query.flow->source_port = prerouting->SourcePort();
+      query.flow->destination_port = prerouting->DestinationPort();
+      query.input_link = input->index;
+      query.mark = prerouting->step.mark;
+    }
+    return query;
   }
 
   // With br_netfilter, the bridge itself takes a translated packet back to the port by which it
@@ -235,7 +273,7 @@ class Explainer {
     const bool is_elsewhere = leaving != nullptr && leaving->Destination() != connection_.server;
     FindingList causes = is_elsewhere ? FindRedirect(facts_, connection_, trail_) : FindingList();
     if (causes.empty()) {
-      causes = FindToContainer(facts_, record, connection_.server);
+      causes = FindToContainer(facts_, record, connection_.server, QueryOfRequest());
     }
     if (causes.empty()) {
       causes = ByLinks(record);
@@ -297,6 +335,24 @@ class Explainer {
                                           : ExplainService(facts_, connection_, trail_);
   }
 
+  // Returns the query for the route of the answer on the node.
+  [[nodiscard]] rtnl::RouteQuery QueryOfAnswer() const {
+    const std::optional<rtnl::Link> gateway = GatewayOf(connection_.server_record);
+    const Seen* const prerouting = On(PacketKind::kAnswer, Point::kPrerouting, true);
+    rtnl::RouteQuery query = AnswersOf(connection_, gateway ? gateway->index : 0);
+    query.mark = prerouting == nullptr ? 0 : prerouting->step.mark;
+    return query;
+  }
+
+  // Explains an answer that is routed to an allocation, but leaves the node elsewhere.
+  FindingList FindAnswersDetour() {
+    const bool is_routed = connection_.IsPublished() || connection_.to == Place::kNode;
+    return connection_.client_record && is_routed
+               ? FindDetourByRule(
+                     facts_, *connection_.client_record, connection_.source, QueryOfAnswer())
+               : FindingList();
+  }
+
   FindingList AtAnswer() {
     const std::optional<rtnl::Link> gateway = GatewayOf(connection_.server_record);
     const bool is_at_node = gateway && trail_.Find({.packet = PacketKind::kAnswer,
@@ -314,6 +370,10 @@ class Explainer {
                      "look for rules that set a zone of conntrack, or have it not follow: "
                      "nft list ruleset; iptables-save")};
     }
+    FindingList detour = FindAnswersDetour();
+    if (!detour.empty()) {
+      return detour;
+    }
     if (On(PacketKind::kAnswer, Point::kPostrouting) != nullptr) {
       return AtLeave();
     }
@@ -321,9 +381,7 @@ class Explainer {
     if (prerouting == nullptr || !gateway) {
       return {};
     }
-    rtnl::RouteQuery query = AnswersOf(connection_, gateway->index);
-    query.mark = prerouting->step.mark;
-    const rtnl::RouteAnswer back = net_.LookUpRoute(query);
+    const rtnl::RouteAnswer back = net_.LookUpRoute(QueryOfAnswer());
     if (IsByReversePath(net_, back, *gateway, connection_.server)) {
       return {StrictReversePath(*gateway, connection_.server.Text())};
     }
@@ -400,6 +458,7 @@ Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
   Diagnosis diagnosis = {.way = WayOf(connection, trail)};
   const Station* const failed = diagnosis.way.Failed();
   if (failed == nullptr) {
+    diagnosis.note = Explainer(facts, connection, trail).DescribeOtherWayBack();
     return diagnosis;
   }
   if (!trail.is_complete) {

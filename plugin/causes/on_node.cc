@@ -11,6 +11,7 @@
 #include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/subnet.h"
+#include "plugin/link/uplink.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -58,7 +59,8 @@ class NodeLook {
 
   void LookAtPublishedAddress() {
     const std::optional<Ip>& published = port_.host_ip;
-    if (published && !published->IsLoopback() && !host_.net.AllAddresses().contains(*published)) {
+    // A load balancer's address may be local by a route alone.
+    if (published && !host_.net.LookUpRoute({.destination = *published}).is_local) {
       Add(Format("{}, which the port is published on, is no address of this node", *published),
           Fix::Advice(
               Format("if another node has it now (keepalived), nothing; else: {} address add "
@@ -114,6 +116,26 @@ class NodeLook {
   bool is_client_named_ = false;
   FindingList causes_;
 };
+
+// Returns whether the node itself reaches the network of `address` by `gateway`.
+bool HasNetworkOf(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address) {
+  return gateway.up && gateway.master == 0 &&
+         std::ranges::any_of(facts.Addresses(gateway),
+                             [&](const Cidr& own) { return own.Contains(address); });
+}
+
+// Returns queries for the routes of packets to `address` from the node, and from beyond each uplink.
+// A rule for one address of the node, as a node with two uplinks has, keeps only that address from
+// the allocation: a probe finds it.
+std::vector<rtnl::RouteQuery> UsualQueriesFor(NodeFacts& facts, const Ip& address) {
+  std::vector<rtnl::RouteQuery> queries = {{.destination = address}};
+  for (const rtnl::Link& uplink : facts.Uplinks()) {
+    queries.push_back({.destination = address,
+                       .source = link::InternetAddress(address.family()),
+                       .input_link = uplink.index});
+  }
+  return queries;
+}
 
 // Finds a wrong neighbour entry: another machine has the address, or somebody has added the entry.
 FindingList FindWrongNeighbour(NodeFacts& facts, const state::Record& record, const Ip& address) {
@@ -233,18 +255,34 @@ FindingList FindWrongPort(NodeFacts& facts, const state::Record& record, const r
        .fix = Fix::Advice(Format("look at that entry: bridge fdb show | grep {}", mac.Text()))}};
 }
 
-FindingList FindToContainer(NodeFacts& facts, const state::Record& record, const Ip& address) {
+FindingList FindDetourByRule(NodeFacts& facts,
+                             const state::Record& record,
+                             const Ip& address,
+                             const std::optional<rtnl::RouteQuery>& packet) {
   const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
-  const bool has_network = gateway && gateway->up &&
-                           std::ranges::any_of(facts.Addresses(*gateway), [&](const Cidr& own) {
-                             return own.Contains(address);
-                           });
+  if (!gateway || !HasNetworkOf(facts, *gateway, address)) {
+    return {};
+  }
+  const std::vector<rtnl::RouteQuery> queries =
+      packet ? std::vector{*packet, rtnl::RouteQuery{.destination = address}}
+             : UsualQueriesFor(facts, address);
+  for (const rtnl::RouteQuery& query : queries) {
+    if (auto detour = link::FindDetour(facts.host.net, record, *gateway, query)) {
+      return {*std::move(detour)};
+    }
+  }
+  return {};
+}
+
+FindingList FindToContainer(NodeFacts& facts,
+                            const state::Record& record,
+                            const Ip& address,
+                            const std::optional<rtnl::RouteQuery>& packet) {
+  const std::optional<rtnl::Link> gateway = facts.FindLink(record.link.gateway_ifname);
   FindingList causes;
-  if (has_network) {
-    if (std::optional<Finding> detour =
-            link::FindDetour(facts.host.net, record, *gateway, address)) {
-      causes.push_back(*std::move(detour));
-    } else if (gateway->master == 0) {
+  if (gateway && HasNetworkOf(facts, *gateway, address)) {
+    causes = FindDetourByRule(facts, record, address, packet);
+    if (causes.empty()) {
       causes = FindWrongNeighbour(facts, record, address);
     }
   }

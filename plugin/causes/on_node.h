@@ -24,10 +24,19 @@ namespace nomad_bridge::causes {
                                      const std::optional<Connection>& connection);
 
 // Checks the way between the node and `address` of the allocation: route, neighbour and bridge
-// port.
-[[nodiscard]] FindingList FindToContainer(NodeFacts& facts,
-                                          const state::Record& record,
-                                          const Ip& address);
+// port. `packet` is the query for the route of a packet that did not arrive; without it, packets
+// of the node and from each uplink are asked for.
+[[nodiscard]] FindingList FindToContainer(
+    NodeFacts& facts,
+    const state::Record& record,
+    const Ip& address,
+    const std::optional<rtnl::RouteQuery>& packet = std::nullopt);
+// Finds a routing rule that leads such packets out of another link than the network's.
+[[nodiscard]] FindingList FindDetourByRule(
+    NodeFacts& facts,
+    const state::Record& record,
+    const Ip& address,
+    const std::optional<rtnl::RouteQuery>& packet = std::nullopt);
 
 // Returns what the node lacks so that anyone beyond it can reach a published port and get answers:
 // an address of that family, or a default route. This is intended on a node that has only the other

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/probe/observer.h"
+#include "plugin/causes/on_node.h"
 #include "plugin/causes/trail.h"
 
 namespace nomad_bridge::causes {
@@ -94,6 +95,15 @@ class Followed {
   [[nodiscard]] bool IsComplete() const {
     return IsDropped() || is_confirmed_ ||
            (HasPassed(PacketKind::kAnswer) && (trail_.IsRefused() || !IsTcp()));
+  }
+
+  // Returns the request at the end of the rules before the routing decision, if it was lost there.
+  [[nodiscard]] const Seen* FindUnrouted() const {
+    const Seen* const last = trail_.LastMarker();
+    return last != nullptr && IsLost(PacketKind::kRequest) && last->marker->is_end &&
+                   last->marker->point == Point::kPrerouting
+               ? last
+               : nullptr;
   }
 
   [[nodiscard]] Traced Result() const {
@@ -186,6 +196,32 @@ class Followed {
   Trail trail_;
 };
 
+// Returns why the kernel has no route for the packet `seen`; empty if it has one now.
+std::string WhyUnrouted(rtnl::Socket& net, const Connection& connection, const Seen& seen) {
+  const std::optional<rtnl::Link> input = net.FindLink(seen.step.input_link);
+  const Ip source = seen.Source().value_or(connection.source);
+  const Ip destination = seen.Destination().value_or(connection.server);
+  if (!input) {
+    return {};
+  }
+  const rtnl::RouteAnswer way = net.LookUpRoute(
+      {.destination = destination,
+       .source = source,
+       .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(connection.protocol),
+                          .source_port = seen.SourcePort(),
+                          .destination_port = seen.DestinationPort()},
+       .input_link = input->index,
+       .mark = seen.step.mark});
+  if (IsByReversePath(net, way, *input, source)) {
+    return StrictReversePath(*input, source.Text()).TextWithFix();
+  }
+  return way.error == 0 ? std::string()
+                        : Format("packets that arrive on '{}' for {} are lost: {}",
+                                 input->name,
+                                 destination,
+                                 ErrorText(way));
+}
+
 // Returns false at the deadline.
 bool AwaitEvents(const probe::Observer& observer, Deadline deadline) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -214,6 +250,10 @@ Traced TraceClient(state::Host& host, const Connection& connection, Deadline dea
     }
   }
   Traced traced = followed.Result();
+  if (const Seen* const lost = followed.FindUnrouted(); lost != nullptr && !traced.lines.empty()) {
+    const std::string why = WhyUnrouted(host.net, connection, *lost);
+    traced.lines.back() = why.empty() ? traced.lines.back() : why;
+  }
   if (observer.HasLostEvents() && traced.outcome == Traced::Outcome::kUnanswered) {
     traced.outcome = Traced::Outcome::kUnknown;
   }

@@ -38,8 +38,10 @@ const Seen* Trail::LookupDrop() const {
   return found == lookups.end() ? nullptr : &*found;
 }
 
-bool Trail::IsCaught(probe::PacketKind packet) const {
-  return std::ranges::any_of(steps, [&](const Seen& each) { return IsCatch(each, packet); });
+const Seen* Trail::FindCaught(probe::PacketKind packet) const {
+  const auto found =
+      std::ranges::find_if(steps, [&](const Seen& each) { return IsCatch(each, packet); });
+  return found == steps.end() ? nullptr : &*found;
 }
 
 bool Trail::HasGoneElsewhere() const {

@@ -44,8 +44,12 @@ class Trail {
   // none.
   [[nodiscard]] const Seen* Drop() const;
   [[nodiscard]] const Seen* LookupDrop() const;
-  // Returns whether we have caught the request or the answer on the way that it was meant to take.
-  [[nodiscard]] bool IsCaught(probe::PacketKind packet) const;
+  // Returns the step at which we have caught the request or the answer on the way that it
+  // was meant to take; nullptr if we have not.
+  [[nodiscard]] const Seen* FindCaught(probe::PacketKind packet) const;
+  [[nodiscard]] bool IsCaught(probe::PacketKind packet) const {
+    return FindCaught(packet) != nullptr;
+  }
   // Returns whether a packet was about to leave the node by a link that nobody expected.
   [[nodiscard]] bool HasGoneElsewhere() const;
   // Returns whether we have caught a datagram for a sandbox or a virtual machine.

@@ -238,7 +238,20 @@ void CheckMtu(Examination& node) {
   }
 }
 
+// Reports routing rules that lead packets for an allocation elsewhere.
+void CheckRoutingRules(Examination& node) {
+  causes::NodeFacts facts(node.host);
+  FindingList found;
+  for (const auto& [gateway_ifname, record] : node.gateways) {
+    for (const Ip& address : AddressesOnly(record->ipam.addresses)) {
+      Append(found, causes::FindDetourByRule(facts, *record, address));
+    }
+  }
+  node.AddUnreported(std::move(found));
+}
+
 void CheckSubnets(Examination& node) {
+  CheckRoutingRules(node);
   std::map<int, std::vector<Route>> routes = node.host.net.RoutesByLink();
   for (const rtnl::Link& link : node.inventory.links) {
     if (IsOurs(link)) {

@@ -263,16 +263,26 @@ Json AttachmentJson(state::Host& host, const Shown& shown, const Inventory& inve
   return json;
 }
 
-// Returns the address of -from; nullopt without -from.
-std::optional<Ip> ClientOf(const Arguments& arguments) {
+// The client of -from: ADDRESS or ADDRESS%INTERFACE.
+struct Client {
+  std::optional<Ip> address;  // nullopt: there is no -from
+  std::string link = {};
+};
+
+Client ClientOf(const Arguments& arguments) {
   const std::string* const from = arguments.Find("from");
-  const std::optional<Ip> client = from != nullptr ? Ip::Parse(*from) : std::nullopt;
-  if (from != nullptr && !client) {
+  if (from == nullptr) {
+    if (arguments.Has("trace")) {
+      throw UsageError("-trace waits for a client: name it with -from ADDRESS");
+    }
+    return {};
+  }
+  const std::size_t percent = from->find('%');
+  Client client = {.address = Ip::Parse(from->substr(0, percent))};
+  if (!client.address) {
     throw UsageError(Format("-from '{}' is no address; allowed: IPv4 or IPv6", *from));
   }
-  if (arguments.Has("trace") && !client) {
-    throw UsageError("-trace waits for a client: name it with -from ADDRESS");
-  }
+  client.link = percent == from->npos ? "" : from->substr(percent + 1);
   return client;
 }
 
@@ -345,11 +355,11 @@ void CheckTarget(const Question& question, const Attachments& attachments) {
 // Plans a connection to the port in question, or to the first port that `attachment` publishes.
 std::optional<causes::Connection> ConnectionTo(state::Host& host,
                                                const Attachment& attachment,
-                                               const std::string& word,
-                                               const Ip& client) {
+                                               const Question& question) {
+  const Ip& client = *question.client;
   const portmap::DnatEntry* chosen = nullptr;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
-    const bool is_asked_for = std::to_string(port.host_port) == word;
+    const bool is_asked_for = std::to_string(port.host_port) == question.name;
     if (client.family() == port.container_ip.family() &&
         (chosen == nullptr || (is_asked_for && chosen->host_port != port.host_port))) {
       chosen = &port;
@@ -357,14 +367,14 @@ std::optional<causes::Connection> ConnectionTo(state::Host& host,
   }
   causes::NodeFacts facts(host);
   return chosen == nullptr ? std::nullopt
-                           : causes::Planner(facts).ToPort(*attachment.record, *chosen, client);
+                           : causes::Planner(facts, question.client_link)
+                                 .ToPort(*attachment.record, *chosen, client);
 }
 
 // Runs -trace; returns nullopt without it.
 std::optional<causes::Traced> RunTrace(state::Host& host,
                                        const Attachment& attachment,
-                                       const std::string& word,
-                                       const std::optional<Ip>& client,
+                                       const Question& question,
                                        bool is_asked) {
   if (!is_asked) {
     return std::nullopt;
@@ -372,13 +382,13 @@ std::optional<causes::Traced> RunTrace(state::Host& host,
   RequireRoot("inspect -trace");
   constexpr std::chrono::seconds kPatience{10};
   const std::optional<causes::Connection> connection =
-      attachment.record ? ConnectionTo(host, attachment, word, *client) : std::nullopt;
+      attachment.record ? ConnectionTo(host, attachment, question) : std::nullopt;
   if (!connection) {
-    throw CannotTell(Format("'{}' publishes no port that could be traced", word));
+    throw CannotTell(Format("'{}' publishes no port that could be traced", question.name));
   }
   LogLine("waiting at most {} seconds for what {} sends to port {}",
           kPatience.count(),
-          *client,
+          *question.client,
           connection->port);
   return causes::TraceClient(host, *connection, FromNow(kPatience));
 }
@@ -405,8 +415,11 @@ std::string ShowAll(state::Host& host,
 }
 
 int RunInspect(const Arguments& arguments) {
-  const std::optional<Ip> client = ClientOf(arguments);
+  const Client client = ClientOf(arguments);
   state::Host host = state::Host::Open();
+  if (!client.link.empty() && !host.net.FindLink(client.link)) {
+    throw UsageError(Format("-from: this node has no interface '{}'", client.link));
+  }
   const Inventory inventory = TakeInventory(host);
   RemarkOn(host, inventory);
   const std::string& name = arguments.operands.front();
@@ -416,7 +429,8 @@ int RunInspect(const Arguments& arguments) {
     return kNo;
   }
   const Question question = {.name = name,
-                             .client = client,
+                             .client = client.address,
+                             .client_link = client.link,
                              .to = TargetOf(arguments, inventory),
                              .probes = !arguments.Has("no-probe")};
   CheckTarget(question, found);
@@ -425,7 +439,7 @@ int RunInspect(const Arguments& arguments) {
     all.push_back(InspectOne(host, *each, inventory, question));
   }
   const std::optional<causes::Traced> traced =
-      RunTrace(host, *found.front(), question.name, client, arguments.Has("trace"));
+      RunTrace(host, *found.front(), question, arguments.Has("trace"));
   if (arguments.Has("json")) {
     const auto attachment_json = [&](const Shown& each) {
       return AttachmentJson(host, each, inventory);
@@ -452,8 +466,8 @@ int RunInspect(const Arguments& arguments) {
 constexpr std::array kInspectFlags = {
     kJsonFlag,
     Flag{"quiet", nullptr, "a line for each allocation", 'q'},
-    Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
-    Flag{"to", "TARGET", "the target: ADDRESS:PORT, ALLOC:PORT or NAME:PORT; with /udp for UDP"},
+    Flag{"from", "ADDRESS[%IF]", "the client that gets no answer; default: anyone"},
+    Flag{"to", "TARGET", "ADDRESS:PORT, ALLOC:PORT or NAME:PORT; UDP with /udp"},
     Flag{"no-probe", nullptr, "sends nothing: only what can be seen"},
     Flag{"trace", nullptr, "what nf_tables does with the next connection from -from"}};
 
@@ -474,8 +488,9 @@ kernel does with the packet and with its answer. Prints the way of the packet
 as a line of stations, what is wrong, and what to type against it. The answer
 is caught before it leaves the node; the service accepts nothing.
 
--from: the packet comes from that client. If the allocation publishes no ports,
-the packet goes to the ports that it listens on.
+-from: the packet comes from that client, and in by the interface IF; without
+IF, by that of the route back to the client. If the allocation publishes no
+ports, the packet goes to the ports that it listens on.
 -to: the other way round, from the allocation to a service of the node, to
 another allocation, or out of the node. A name of DNS is looked up with the
 allocation's own resolv.conf. With -from, from that client to the allocation's

@@ -402,18 +402,40 @@ class Inspection {
     // A named client's packets may arrive on the usual uplink although the route back leads through
     // another. Strict reverse path filtering drops them, which only its counter shows.
     if (diagnosis && diagnosis->way.IsWhole() && port != nullptr && connection.is_client_named &&
-        causes::HasReversePathDropped()) {
+        question_.client_link.empty() && causes::HasReversePathDropped()) {
       if (const auto other = planner_.ByUsualUplink(connection, *port)) {
         Try([&] { diagnosis = causes::Diagnose(facts_, *other); });
       }
+      if (diagnosis->way.IsWhole()) {
+        NoteOtherEntries(connection);
+      }
     }
     return diagnosis;
+  }
+
+  // Notes the links by which the client's packets may come in, too, and are dropped there.
+  void NoteOtherEntries(const Connection& connection) {
+    for (const rtnl::Link& link : facts_.Uplinks()) {
+      if (connection.uplink && link.index != connection.uplink->index && link.operational &&
+          connection.family() == Family::kIpv4 && causes::IsReversePathStrict(link.name)) {
+        AddNote(
+            Format("if packets from {} come in by '{}', rp_filter drops them: ask with -from "
+                   "{}%{}",
+                   connection.source,
+                   link.name,
+                   connection.source,
+                   link.name));
+      }
+    }
   }
 
   // While our own rules are damaged, adds no causes: others may drop only packets that our rules no
   // longer accept. What was seen without a probe is more exact than a guess from the last station.
   void AddProbed(const Connection& connection, causes::Diagnosis diagnosis) {
     const bool is_answered = diagnosis.way.IsWhole();
+    if (!diagnosis.note.empty()) {
+      AddNote(diagnosis.note);
+    }
     has_failed_ = has_failed_ || !is_answered;
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
       AddNote(diagnosis.causes.front().text);
@@ -454,7 +476,7 @@ class Inspection {
   const Question& question_;
   const std::optional<Ip>& client_;
   causes::NodeFacts facts_{host_};
-  causes::Planner planner_{facts_};
+  causes::Planner planner_{facts_, question_.client_link};
   bool are_rules_whole_ = true;
   bool has_failed_ = false;  // some probed connection was not answered
   FindingList beyond_;       // faults that probes of published ports cannot see

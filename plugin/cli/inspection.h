@@ -22,7 +22,8 @@ namespace nomad_bridge::cli {
 // The question about an attachment.
 struct Question {
   std::string name;  // the name that was typed; if it is a port, only this port is in question
-  std::optional<Ip> client;  // who gets no answer; nullopt: anyone beyond the node
+  std::optional<Ip> client;      // who gets no answer; nullopt: anyone beyond the node
+  std::string client_link = {};  // the link by which its packets come in; empty: not known
   // The target that the attachment does not reach. With `client`, an address of the attachment
   // itself, which the client does not reach.
   struct Target {

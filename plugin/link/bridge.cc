@@ -129,7 +129,7 @@ class GatewayAddresses {
     if (is_any_added) {
       RememberGateways(host_.net, record_);
     }
-    if (gateway.up) {
+    if (gateway.up || findings.is_repairing()) {
       CheckRoutes(findings);
     }
   }
@@ -152,12 +152,13 @@ class GatewayAddresses {
   void CheckRoutes(Findings& findings) {
     for (const Cidr& container : record_.ipam.addresses) {
       const auto own = std::ranges::find_if(record_.link.gateways, [&](const Cidr& each) {
-        return each.Contains(container.address) && Contains(present_, each);
+        return each.Contains(container.address) &&
+               (findings.is_repairing() || Contains(present_, each));
       });
       std::optional<Finding> detour =
           own == record_.link.gateways.end()
               ? std::nullopt
-              : FindDetour(host_.net, record_, links_.gateway, container.address);
+              : FindDetour(host_.net, record_, links_.gateway, {.destination = container.address});
       if (detour && detour->is_repairable) {
         findings.Add(*std::move(detour),
                      [&] { host_.net.EnsureConnectedRoute(links_.gateway, *own); });

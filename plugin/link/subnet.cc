@@ -28,6 +28,58 @@ bool IsAnyTo(const std::vector<Route>& routes, const Cidr& destination) {
   });
 }
 
+std::string NameOf(rtnl::Socket& net, int index) {
+  const std::optional<rtnl::Link> link = net.FindLink(index);
+  return link ? link->name : "?";
+}
+
+Finding ByRule(rtnl::Socket& net,
+               const state::Record& record,
+               const rtnl::Link& gateway,
+               const Ip& address,
+               const rtnl::RouteAnswer& way,
+               const rtnl::RoutingRule& rule) {
+  const auto of_network = std::ranges::find_if(
+      record.ipam.addresses, [&](const Cidr& each) { return each.Contains(address); });
+  const Cidr own = of_network == record.ipam.addresses.end() ? Cidr::Host(address) : *of_network;
+  const Cidr subnet = {own.Network(), own.prefix_length};
+  return {
+      .area = Finding::Area::kNode,
+      .text = Format("packets to {} leave by '{}', not by '{}': of the node's routing rules, '{}' "
+                     "comes first (priority {})",
+                     subnet,
+                     NameOf(net, way.link),
+                     gateway.name,
+                     rule.text,
+                     rule.priority),
+      .fix = rule.priority <= 1 ? Fix::Advice("give that rule a lower priority, or take it away")
+                                : Fix(Format("ip{} rule add to {} lookup main priority {}",
+                                             address.is_ipv4() ? "" : " -6",
+                                             subnet,
+                                             rule.priority - 1)),
+      .family = address.family()};
+}
+
+Finding ByRoute(rtnl::Socket& net,
+                const rtnl::Link& gateway,
+                const Ip& address,
+                const rtnl::RouteAnswer& way) {
+  const char* const family = address.is_ipv4() ? "" : "-6 ";
+  return {.area = Finding::Area::kNode,
+          .text = way.error != 0 ? Format("no packet gets to {}: {}", address, ErrorText(way))
+                  : way.is_local ? Format("packets for {} end at this node", address)
+                                 : Format("the route to {} leads out of '{}', not of '{}'",
+                                          address,
+                                          NameOf(net, way.link),
+                                          gateway.name),
+          // Without the address: many containers may have the same reason.
+          .fix = Fix::Advice(Format("take that route or rule away, or have the network use another "
+                                    "subnet: ip {}rule show; ip {}route show table all",
+                                    family,
+                                    family)),
+          .family = address.family()};
+}
+
 }  // namespace
 
 std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker) {
@@ -39,49 +91,6 @@ std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker) {
              "another subnet in the conflist, or the same bridge",
              taker.name,
              ShellWord(taker.name)));
-}
-
-std::optional<Finding> FindDetour(rtnl::Socket& net,
-                                  const state::Record& record,
-                                  const rtnl::Link& gateway,
-                                  const Ip& address) {
-  if (gateway.master != 0) {
-    return std::nullopt;
-  }
-  const rtnl::RouteAnswer way = net.LookUpRoute({.destination = address});
-  if (way.error == 0 && way.link == gateway.index) {
-    return std::nullopt;
-  }
-  Finding finding = {.area = Finding::Area::kBridge, .owner = record.link.bridge};
-  for (const Cidr& own : record.link.gateways) {
-    const Cidr subnet = {own.Network(), own.prefix_length};
-    if (own.Contains(address) && !IsAnyTo(net.Routes(gateway), subnet)) {
-      finding.text = Format("the route to {} out of '{}' is missing", subnet, gateway.name);
-      finding.is_repairable = true;
-      return finding;
-    }
-  }
-  if (way.error != 0) {
-    finding.text = Format("no packet gets to {}: {}", address, ErrorText(way));
-  } else if (way.link == rtnl::kLoopbackIndex) {
-    finding.text = Format("packets for {} end at this node", address);
-  } else {
-    const std::optional<rtnl::Link> taker = net.FindLink(way.link);
-    finding.text = Format("the route to {} leads out of '{}', not of '{}'{}",
-                          address,
-                          taker ? taker->name : "?",
-                          gateway.name,
-                          way.table == RT_TABLE_MAIN ? "" : Format(" (table {})", way.table));
-  }
-  // Without the address: many containers have the same reason.
-  const char* const family = address.is_ipv4() ? "" : "-6 ";
-  finding.fix =
-      Fix::Advice(Format("take that route or rule away, or have the network use another "
-                         "subnet: ip {}rule show; ip {}route show table {}",
-                         family,
-                         family,
-                         way.error == 0 ? std::to_string(way.table) : "all"));
-  return finding;
 }
 
 bool TakesAddressesOf(const Route& route, const Cidr& gateway, const state::Record& record) {
@@ -127,6 +136,34 @@ std::optional<Finding> FindTaker(rtnl::Socket& net,
         .fix = idle.value_or(Fix::Advice("another subnet in the conflist, or the same bridge"))};
   }
   return std::nullopt;
+}
+
+std::optional<Finding> FindDetour(rtnl::Socket& net,
+                                  const state::Record& record,
+                                  const rtnl::Link& gateway,
+                                  const rtnl::RouteQuery& query) {
+  if (gateway.master != 0) {
+    return std::nullopt;
+  }
+  const Ip& address = query.destination;
+  const rtnl::RouteAnswer way = net.LookUpRoute(query);
+  const bool is_by_gateway = way.error == 0 && way.link == gateway.index;
+  if (is_by_gateway || (way.error != 0 && query.input_link != 0)) {
+    return std::nullopt;
+  }
+  for (const Cidr& own : record.link.gateways) {
+    const Cidr subnet = {own.Network(), own.prefix_length};
+    if (own.Contains(address) && !IsAnyTo(net.Routes(gateway), subnet)) {
+      return Finding{.area = Finding::Area::kBridge,
+                     .owner = record.link.bridge,
+                     .text = Format("the route to {} out of '{}' is missing", subnet, gateway.name),
+                     .is_repairable = true};
+    }
+  }
+  const std::optional<rtnl::RoutingRule> rule =
+      way.error == 0 ? net.FindRule(query, way.table) : std::nullopt;
+  return rule ? ByRule(net, record, gateway, address, way, *rule)
+              : ByRoute(net, gateway, address, way);
 }
 
 }  // namespace nomad_bridge::link

@@ -5,7 +5,7 @@
 //          through that link that is at least as specific as the gateway's own route, and that
 //          covers the gateway or addresses that the network assigns. A wider route takes none. Nor
 //          does a route of policy routing or of a VRF, or a route without a link (blackhole).
-// Detour   All rules and routes count, but only for one address, and not in a VRF.
+// Detour   All rules and routes count, but not in a VRF, which has its own.
 // Errors   kKernel
 #pragma once
 
@@ -22,15 +22,6 @@ namespace nomad_bridge::link {
                                     const Cidr& gateway,
                                     const state::Record& record);
 
-// Returns why packets of this node for `address`, which `record` has, do not leave by its gateway,
-// the link `gateway`; nullopt if they do. Asks the kernel, which looks at all routes and rules. If
-// somebody has deleted the route that came with the gateway's address, the finding can be repaired:
-// rtnl::Socket::EnsureConnectedRoute().
-[[nodiscard]] std::optional<Finding> FindDetour(rtnl::Socket& net,
-                                                const state::Record& record,
-                                                const rtnl::Link& gateway,
-                                                const Ip& address);
-
 // Returns how to free the subnet, if `taker` is a bridge of ours without a port. A bridge is left
 // over like this if its network's config now names another bridge.
 [[nodiscard]] std::optional<Fix> FindFixForIdle(rtnl::Socket& net, const rtnl::Link& taker);
@@ -41,5 +32,15 @@ namespace nomad_bridge::link {
 [[nodiscard]] std::optional<Finding> FindTaker(rtnl::Socket& net,
                                                const state::Record& record,
                                                const Cidr& gateway);
+
+// Returns why packets of `query` do not leave by `gateway`, the gateway of `record`; nullopt if they
+// do. The query's destination is an address of that attachment. Asks the kernel, which looks at all
+// rules and routes. If somebody has deleted the route that came with the gateway's address, the
+// finding can be repaired: rtnl::Socket::EnsureConnectedRoute(). Costs a round trip, and up to four
+// more if there is a finding.
+[[nodiscard]] std::optional<Finding> FindDetour(rtnl::Socket& net,
+                                                const state::Record& record,
+                                                const rtnl::Link& gateway,
+                                                const rtnl::RouteQuery& query);
 
 }  // namespace nomad_bridge::link

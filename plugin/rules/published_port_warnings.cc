@@ -25,7 +25,7 @@ void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
     }
     const auto [known, is_new] = is_local.try_emplace(*port.host_ip);
     if (is_new) {
-      known->second = host.net.LookupOutputInterface(*port.host_ip) == rtnl::kLoopbackIndex;
+      known->second = host.net.LookUpRoute({.destination = *port.host_ip}).is_local;
     }
     if (!known->second) {
       LogLine(

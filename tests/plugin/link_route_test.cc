@@ -171,5 +171,15 @@ TEST_F(Dns, IsAbsentWithoutConfigAndResolvConf) {
   EXPECT_FALSE(Attach(Config()).contains("dns"));
 }
 
+// A VPN may come and go, so it is no reason to refuse.
+TEST_F(Route, OfAVpnsTableIsNamedByAdd) {
+  host().Shell(
+      "ip link add vpn type veth peer name far; ip link set far up; ip link set vpn up; ip rule "
+      "add lookup 52 priority 5270; ip route add 172.26.64.0/20 dev vpn table 52");
+  EXPECT_THAT(MustRun("ADD", Config()),
+              Err(HasSubstr("'from all lookup 52' comes first (priority 5270); fix: ip rule add to "
+                            "172.26.64.0/20 lookup main priority 5269")));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -112,9 +112,9 @@ SubnetOverlap $ ip route add 172.26.79.0/24 dev uplink
 fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.79.0/24 by 'uplink'
 advice: another subnet
 
-RuleOfAVpn $ ip route add 172.26.64.0/20 dev uplink table 52; ip rule add lookup 52
-fail bridge.intact: leads out of 'uplink', not of 'nomad' (table 52)
-advice: take that route or rule away
+RuleOfAVpn $ ip route add 172.26.64.0/20 dev uplink table 52; ip rule add lookup 52 priority 5270
+fail bridge.subnet_overlap: packets to 172.26.64.0/20 leave by 'uplink', not by 'nomad': of the node's routing rules, 'from all lookup 52' comes first
+fix: ip rule add to 172.26.64.0/20 lookup main priority 5269
 
 Networkd $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/systemd/netif/links
 echo ADMIN_STATE=configured >/run/systemd/netif/links/$INDEX

@@ -145,6 +145,23 @@ TEST_F(InspectTo, NamesARuleTowardsTheWorld) {
   ExpectHealed(kOutsideIp4, 443, "chain f of table inet mine (policy drop)");
 }
 
+TEST_F(InspectTo, NamesARuleThatLeadsTheNodesAnswersElsewhere) {
+  ASSERT_TRUE(Reaches(kHostIp4, 4646));
+  host().Shell(Format("ip rule add from {} lookup 100; ip route add default via {} table 100",
+                      kHostIp4,
+                      kOutsideIp4));
+  ExpectHealed(kHostIp4, 4646, "'from 198.51.100.1 lookup 100' comes first");
+}
+
+TEST_F(InspectTo, ShowsTheUplinkThatARuleChooses) {
+  host().Shell(
+      "ip link add other type veth peer name back netns outside; ip -n outside link set back up; "
+      "ip link set other up; ip address add 10.9.0.1/24 dev other; ip -n outside address add "
+      "10.9.0.2/24 dev back; ip rule add from 172.26.64.0/20 lookup 100; ip route add default via "
+      "10.9.0.2 table 100");
+  EXPECT_EQ(At(Diagnosis("203.0.113.9:443"), "/ways/0/stations").back().at("name"), "other");
+}
+
 TEST_F(InspectTo, NamesABlackholeOnTheNode) {
   host().Must(Words("ip route add blackhole 203.0.113.0/24"));
   ExpectAdvice("203.0.113.9", 443, "a route there is a blackhole", "ip rule show");

@@ -73,6 +73,68 @@ TEST_F(ProbeWays, MayBeginAtTheNode) {
   EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
 }
 
+// The way back to kFarIp4 is by the other uplink.
+class ProbeTwoUplinks : public ProbeWays {
+ protected:
+  void SetUp() override {
+    ProbeWays::SetUp();
+    host().Shell(
+        "ip link add other type veth peer name back netns outside; ip -n outside link set back up; "
+        "ip link set other up; ip address add 10.9.0.1/24 dev other; ip -n outside address add "
+        "10.9.0.2/24 dev back; ip -n outside route add 198.51.100.9 via 10.9.0.1");
+    ASSERT_TRUE(Asks());
+  }
+  // Of kFarIp4, whose packets come in by it.
+  [[nodiscard]] bool Asks() {
+    return test::Ask(outside(),
+                     {.to = kSecondIp4,
+                      .port = 8081,
+                      .from = kFarIp4,
+                      .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  }
+
+  const std::string kLine = Cat("inspect 8081 -from ", kFarIp4);
+  const std::string kByOther = Cat(kLine, "%other");
+};
+
+TEST_F(ProbeTwoUplinks, SayThatAnswersLeaveByTheOther) {
+  EXPECT_THAT(RunLine(kByOther),
+              Exits(0,
+                    Out(AllOf(HasSubstr("tcp 8081  other"),
+                              HasSubstr("packets that come in by 'other' from 203.0.113.5 are "
+                                        "answered by way of 'uplink': a router or firewall")))));
+  host().Shell(
+      "ip rule add from 172.26.64.0/20 lookup 100; ip route add default via 10.9.0.2 table 100");
+  ASSERT_TRUE(Asks());
+  EXPECT_THAT(RunLine(kByOther), Exits(0, Out(Not(HasSubstr("answered by way of")))));
+  EXPECT_THAT(RunLine(kLine),
+              Exits(0,
+                    Out(HasSubstr("answered by way of 'other', by the routing rule 'from "
+                                  "172.26.64.0/20 lookup 100'"))));
+}
+
+TEST_F(ProbeTwoUplinks, NameTheReversePathFilterOfTheLinkThatIsNamed) {
+  host().SetSysctl("net/ipv4/conf/all/rp_filter", "0");
+  host().SetSysctl("net/ipv4/conf/other/rp_filter", "1");
+  EXPECT_FALSE(Asks());
+  EXPECT_THAT(RunLine(kLine), Exits(0, Out(HasSubstr("ask with -from 203.0.113.5%other"))));
+  EXPECT_THAT(RunLine(Cat(kLine, "%nowhere")),
+              Exits(2, Err(HasSubstr("this node has no interface 'nowhere'"))));
+  const json said = DiagnosisOf(Cat("8081 -from ", kFarIp4, "%other"));
+  EXPECT_THAT(said.at("cause").get<std::string>(),
+              HasSubstr("packets that arrive on 'other' from 203.0.113.5 are dropped"));
+  Process trace =
+      Process::Start(Line({"inspect", "8081", "-no-probe", "-trace", "-from", kFarIp4}));
+  ASSERT_TRUE(Soon([&] {
+    return host().Must({"nft", "list", "tables"}).find("nomad-bridge-probe") != std::string::npos;
+  }));
+  EXPECT_FALSE(Asks());
+  EXPECT_THAT(trace.Wait(), Exits(1, Out(HasSubstr("packets that arrive on 'other' from"))));
+  Paste(At(said, "/causes/0/fix"));
+  EXPECT_TRUE(Asks());
+}
+
 TEST_F(ProbeWays, BeginAtTheNodeForAPortOn127001) {
   Node& other = AddContainer("other");
   Attach(Publish({Port(8082, 80, "tcp", "127.0.0.1")}), As("other", other));

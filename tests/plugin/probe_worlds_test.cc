@@ -11,6 +11,13 @@ const std::string kOtherWay =
     "ip link add other type veth peer name back netns outside; ip -n outside link set back up; "
     "ip link set other up; ip route add 203.0.113.0/24 dev other; ";
 
+// A VPN that has a route to the allocations' subnet in a table of its own.
+std::string Vpn(const std::string& tool, const std::string& subnet, const std::string& rule) {
+  return Cat("ip link add vpn type veth peer name far; ip link set far up; ip link set vpn up; ",
+             Format("{} rule add {} lookup 52 priority 5270; ", tool, rule),
+             Format("{} route add {} dev vpn table 52", tool, subnet));
+}
+
 class BrokenNode : public ProbeWorld {};
 
 TEST_P(BrokenNode, IsNamedAndItsFixRepairsIt) {
@@ -213,19 +220,28 @@ INSTANTIATE_TEST_SUITE_P(
          "nomad",
          "another subnet"},
         {"RuleOfAVpn",
-         "ip link add vpn type veth peer name far; ip link set far up; ip link set vpn up; ip route "
-         "add 172.26.64.0/20 dev vpn table 52; ip rule add lookup 52 priority 5270",
-         "the route to ADDRESS leads out of 'vpn', not of 'nomad' (table 52)",
+         Vpn("ip", "172.26.64.0/20", ""),
+         "packets to 172.26.64.0/20 leave by 'vpn', not by 'nomad': of the node's routing rules, "
+         "'from all lookup 52' comes first (priority 5270)",
          kTcp,
-         "nomad",
-         "ip rule show; ip route show table 52"},
+         "nomad"},
         {"RuleOfAVpn6",
-         "ip link add vpn type veth peer name far; ip link set far up; ip link set vpn up; ip -6 route "
-         "add fd00:26::/64 dev vpn table 52; ip -6 rule add lookup 52 priority 5270",
-         "the route to fd00:26::2 leads out of 'vpn', not of 'nomad' (table 52)",
+         Vpn("ip -6", "fd00:26::/64", ""),
+         "packets to fd00:26::/64 leave by 'vpn', not by 'nomad': of the node's routing rules, "
+         "'from all lookup 52' comes first (priority 5270)",
          kTcp6,
-         "nomad",
-         "ip -6 rule show; ip -6 route show table 52"},
+         "nomad"},
+        {"RuleOfAVpnForAnUplink",
+         Vpn("ip", "172.26.64.0/20", "iif uplink"),
+         "'from all iif uplink lookup 52' comes first",
+         kTcp,
+         "nomad"},
+        {"RuleOfAVpnForAMark",
+         Cat("iptables -t mangle -A PREROUTING -i uplink -j MARK --set-mark 0x8; ",
+             Vpn("ip", "172.26.64.0/20", "fwmark 0x8/0xff")),
+         "'from all fwmark 0x00000008/0x000000ff lookup 52' comes first",
+         kTcp,
+         "nomad"},
         {"RuleForRequests",
          "ip rule add iif uplink prohibit priority 100",
          "packets that arrive on 'uplink' for ADDRESS are lost: a route or rule there prohibits "
@@ -367,6 +383,18 @@ TEST_F(BrokenUplink, WhoseQueueLosesAllIsNamedByInspectAndDoctor) {
 }
 
 class BrokenPort : public ProbeWorld {};
+
+// As load balancers do: the kernel takes the packets, though no link has the address.
+TEST_F(BrokenPort, IsNoneOnAnAddressThatIsLocalByARoute) {
+  Node& other = AddContainer("other");
+  host().Must(Words("ip route add local 192.0.2.0/28 dev lo"));
+  outside().Must(Words(Cat("ip route add 192.0.2.0/28 via ", kHostIp4)));
+  Attach(Publish({Port(8082, 82, "tcp", "192.0.2.5")}), As("other", other));
+  Serve(other, Protocol::kTcp, {"0.0.0.0"}, 82, "hello");
+  ASSERT_EQ(TcpText(outside(), "192.0.2.5", 8082), "hello");
+  EXPECT_EQ(DiagnosisOf("8082").at("causes"), json::array());
+  EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
+}
 
 TEST_F(BrokenPort, IsTheCauseOnlyIfItIsAskedAbout) {
   host().Must(Words("ip address delete 198.51.100.9/24 dev uplink"));
