@@ -47,10 +47,11 @@ Mac RandomMac() {
   return mac;
 }
 
-// A static FDB entry of `mac`.
-netlink::Message FdbEntryMessage(const Link& port, int state, int flags, const Mac& mac) {
-  netlink::Message message(RTM_NEWNEIGH,
-                           NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
+// A message about an FDB entry of `mac`.
+netlink::Message FdbEntryMessage(
+    const Link& port, int state, int flags, const Mac& mac, bool is_new = true) {
+  netlink::Message message(is_new ? RTM_NEWNEIGH : RTM_DELNEIGH,
+                           is_new ? NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE : NLM_F_ACK,
                            ndmsg{.ndm_family = AF_BRIDGE,
                                  .ndm_ifindex = port.index,
                                  .ndm_state = static_cast<std::uint16_t>(state),
@@ -161,6 +162,12 @@ void Socket::UnlockPort(const Link& port) {
 
 std::vector<FdbEntry> Socket::AllFdbEntries() {
   return ListFdb(socket_, 0, "cannot list the MACs behind bridge ports");
+}
+
+void Socket::EnsureFdbEntryGone(const Link& port, const Mac& mac) {
+  socket_.TransactOrThrow(FdbEntryMessage(port, 0, NTF_MASTER, mac, false),
+                          Format("cannot remove a MAC behind bridge port '{}'", port.name),
+                          {ENOENT, ENODEV, EOPNOTSUPP});
 }
 
 bool Socket::IsPortLocked(const Link& port, const Mac& mac) {

@@ -261,6 +261,9 @@ class Socket {
   // Returns the FDB entries of all ports: one dump.
   [[nodiscard]] std::vector<FdbEntry> AllFdbEntries();
 
+  // Removes the MAC from the FDB if the bridge has it behind this port, in all VLANs.
+  void EnsureFdbEntryGone(const Link& port, const Mac& mac);
+
   // Return net/<family>/conf/all/forwarding, and conf/default/forwarding, which later links get;
   // false if this kernel lacks the family.
   [[nodiscard]] bool ForwardsAll(Family family);

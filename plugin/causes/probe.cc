@@ -7,14 +7,12 @@
 
 #include <netinet/in.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include "base/file_lock.h"
-#include "netlink/conntrack/conntrack.h"
-#include "netlink/probe/injector.h"
 #include "netlink/probe/pending_reset.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/listening.h"
+#include "plugin/causes/probe_sender.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/policy_admission.h"
 #include "plugin/state/kernel_names.h"
@@ -46,138 +44,6 @@ Side SideOf(const probe::Marker& marker, PacketKind packet) {
   return leaves == is_request ? Side::kClient : Side::kServer;
 }
 
-// Returns the packet with which the flow begins, as conntrack names it.
-conntrack::Beginning BeginningOf(const probe::Flow& flow) {
-  return {.protocol = flow.protocol,
-          .source = flow.source,
-          .source_port = flow.source_port,
-          .destination = flow.destination,
-          .destination_port = flow.destination_port};
-}
-
-// Returns whether conntrack knows a connection of others with the same ends. The probe would end
-// that connection. Nor may the flow have the ends of a connection that is not translated: the
-// probe's source port would be.
-bool IsTaken(conntrack::Conntrack& conntrack,
-             const probe::Flow& flow,
-             const Connection& connection) {
-  conntrack::Beginning at_server = BeginningOf(flow);
-  at_server.destination = connection.server;
-  at_server.destination_port = connection.server_port;
-  return conntrack.FindId(BeginningOf(flow)) || conntrack.FindId(at_server);
-}
-
-// Chooses a number that is random enough to tell two probes of a node apart, and a source port that
-// is free. The kernel's own random numbers may block.
-probe::Flow ChooseFlow(conntrack::Conntrack& conntrack, const Connection& connection) {
-  constexpr std::uint32_t kPorts = 65536 - conntrack::kFirstClientPort;
-  constexpr std::uint32_t kMask = 0x7fffffff;
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  const std::uint64_t chance = StableHash(Cat(now, ' ', ::getpid()));
-  probe::Flow flow = {.source = connection.source,
-                      .destination = connection.destination,
-                      .protocol = static_cast<std::uint8_t>(connection.protocol),
-                      .destination_port = connection.port,
-                      .token = static_cast<std::uint32_t>(chance) & kMask};
-  for (std::uint32_t i = 0; i < kPorts; ++i) {
-    flow.source_port =
-        static_cast<std::uint16_t>(conntrack::kFirstClientPort + ((chance >> 32) + i) % kPorts);
-    if (!IsTaken(conntrack, flow, connection)) {
-      return flow;
-    }
-  }
-  throw Error(
-      Code::kKernel,
-      Format("conntrack knows a connection from {} to {} port {} for each source port: none "
-             "is left for a probe",
-             connection.source,
-             connection.destination,
-             connection.port));
-}
-
-conntrack::Conntrack& ConntrackOf(state::Host& host) {
-  return host.conntrack ? *host.conntrack
-                        : host.conntrack.emplace(conntrack::Conntrack::In(host.netns));
-}
-
-// Sends the packet of a probe as its client would send it: from a container, from the node, or as a
-// neighbour on the uplink's network.
-class ProbeSender {
- public:
-  // Keeps references to both.
-  ProbeSender(NodeFacts& facts, const Connection& connection);
-
-  [[nodiscard]] const probe::Flow& flow() const { return flow_; }
-
-  // `client` is the namespace of a client that is a container. Returns false if the kernel refused
-  // to send, or if there is no such namespace.
-  [[nodiscard]] bool Send(const std::optional<netlink::Netns>& client);
-
-  // Returns the index of the link that receives a packet from beyond the node: for a bridge one of
-  // its ports.
-  [[nodiscard]] int Entry();
-  // Returns `packet` in the frame of a neighbour on the uplink's network.
-  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet);
-  // Returns the neighbour to which packets that leave the node are sent.
-  [[nodiscard]] std::optional<Ip> NextHop();
-
- private:
-  // Returns the MAC that a neighbour on the uplink's network sends to.
-  [[nodiscard]] Mac TakerOf(const rtnl::Link& uplink) const;
-
-  NodeFacts& facts_;
-  const Connection& connection_;
-  probe::Flow flow_;
-};
-
-ProbeSender::ProbeSender(NodeFacts& facts, const Connection& connection)
-    : facts_(facts),
-      connection_(connection),
-      flow_(ChooseFlow(ConntrackOf(facts.host), connection)) {}
-
-bool ProbeSender::Send(const std::optional<netlink::Netns>& client) {
-  if (connection_.from == Place::kNode) {
-    return probe::SendOwn(facts_.host.netns, flow_, probe::FirstPacket(flow_));
-  }
-  if (connection_.from == Place::kAllocation) {
-    return client && probe::SendOwn(*client, flow_, probe::FirstPacket(flow_));
-  }
-  return probe::Inject(facts_.host.netns, Entry(), Frame(probe::FirstPacket(flow_)));
-}
-
-std::vector<std::uint8_t> ProbeSender::Frame(const std::vector<std::uint8_t>& packet) {
-  const rtnl::Link& uplink = *connection_.uplink;
-  const std::optional<rtnl::Neighbour> neighbour =
-      facts_.host.net.FindNeighbour(uplink, NextHop().value_or(connection_.source));
-  constexpr Mac kAnyone = {{0x02, 0, 0, 0, 0, 0x01}};
-  return probe::Framed(TakerOf(uplink), neighbour ? neighbour->mac : kAnyone, packet);
-}
-
-int ProbeSender::Entry() {
-  const rtnl::Link& uplink = *connection_.uplink;
-  if (uplink.kind == "bridge") {
-    for (const std::string& name : link::FindUplinks(facts_.Links(), uplink)) {
-      const std::optional<rtnl::Link> port = facts_.FindLink(name);
-      if (port && port->operational) {
-        return port->index;
-      }
-    }
-  }
-  return uplink.index;
-}
-
-Mac ProbeSender::TakerOf(const rtnl::Link& uplink) const {
-  const std::optional<state::Record>& record = connection_.server_record;
-  const bool is_on_bridge = record && !connection_.IsPublished() && !uplink.name.empty() &&
-                            record->link.bridge == uplink.name;
-  return is_on_bridge ? record->ContainerMac() : uplink.mac;
-}
-
-std::optional<Ip> ProbeSender::NextHop() {
-  const rtnl::RouteAnswer way = WayBeyond(facts_, connection_);
-  return way.error == 0 ? way.gateway : std::nullopt;
-}
-
 // Runs one probe: prepares it, sends the packet, and watches.
 class Run {
  public:
@@ -206,12 +72,9 @@ class Run {
       const std::optional<Listening> service = FindService(facts_, connection_, trail_);
       trail_.is_heard = service && service->is_answered;
     }
-    const std::optional<std::uint32_t> entry = ConntrackOf(host_).FindId(BeginningOf(flow_));
+    sender_.NoteConnection();
     reset.reset();
-    if (entry) {
-      // The connection is over, but conntrack would count it for some seconds more.
-      ConntrackOf(host_).Forget(BeginningOf(flow_), *entry);
-    }
+    sender_.Forget();
     return std::move(trail_);
   }
 

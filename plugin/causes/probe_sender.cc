@@ -1,0 +1,162 @@
+#include "plugin/causes/probe_sender.h"
+
+#include <chrono>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/conntrack/conntrack.h"
+#include "netlink/probe/injector.h"
+#include "plugin/link/uplink.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using Place = Connection::Place;
+
+// Returns the packet with which the flow begins, as conntrack names it.
+conntrack::Beginning BeginningOf(const probe::Flow& flow) {
+  return {.protocol = flow.protocol,
+          .source = flow.source,
+          .source_port = flow.source_port,
+          .destination = flow.destination,
+          .destination_port = flow.destination_port};
+}
+
+// Returns whether conntrack knows a connection of others with the same ends. The probe would end
+// that connection. Nor may the flow have the ends of a connection that is not translated: the
+// probe's source port would be.
+bool IsTaken(conntrack::Conntrack& conntrack,
+             const probe::Flow& flow,
+             const Connection& connection) {
+  conntrack::Beginning at_server = BeginningOf(flow);
+  at_server.destination = connection.server;
+  at_server.destination_port = connection.server_port;
+  return conntrack.FindId(BeginningOf(flow)) || conntrack.FindId(at_server);
+}
+
+// Chooses a number that is random enough to tell two probes of a node apart, and a source port that
+// is free. The kernel's own random numbers may block.
+probe::Flow ChooseFlow(conntrack::Conntrack& conntrack, const Connection& connection) {
+  constexpr std::uint32_t kPorts = 65536 - conntrack::kFirstClientPort;
+  constexpr std::uint32_t kMask = 0x7fffffff;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::uint64_t chance = StableHash(Cat(now, ' ', ::getpid()));
+  probe::Flow flow = {.source = connection.source,
+                      .destination = connection.destination,
+                      .protocol = static_cast<std::uint8_t>(connection.protocol),
+                      .destination_port = connection.port,
+                      .token = static_cast<std::uint32_t>(chance) & kMask};
+  for (std::uint32_t i = 0; i < kPorts; ++i) {
+    flow.source_port =
+        static_cast<std::uint16_t>(conntrack::kFirstClientPort + ((chance >> 32) + i) % kPorts);
+    if (!IsTaken(conntrack, flow, connection)) {
+      return flow;
+    }
+  }
+  throw Error(
+      Code::kKernel,
+      Format("conntrack knows a connection from {} to {} port {} for each source port: none "
+             "is left for a probe",
+             connection.source,
+             connection.destination,
+             connection.port));
+}
+
+conntrack::Conntrack& ConntrackOf(state::Host& host) {
+  return host.conntrack ? *host.conntrack
+                        : host.conntrack.emplace(conntrack::Conntrack::In(host.netns));
+}
+
+}  // namespace
+
+ProbeSender::ProbeSender(NodeFacts& facts, const Connection& connection)
+    : facts_(facts),
+      connection_(connection),
+      flow_(ChooseFlow(ConntrackOf(facts.host), connection)) {}
+
+bool ProbeSender::Send(const std::optional<netlink::Netns>& client) {
+  if (connection_.from == Place::kNode) {
+    return probe::SendOwn(facts_.host.netns, flow_, probe::FirstPacket(flow_));
+  }
+  if (connection_.from == Place::kAllocation) {
+    return client && probe::SendOwn(*client, flow_, probe::FirstPacket(flow_));
+  }
+  return probe::Inject(facts_.host.netns, Entry(), Frame(probe::FirstPacket(flow_)));
+}
+
+std::vector<std::uint8_t> ProbeSender::Frame(const std::vector<std::uint8_t>& packet) {
+  return probe::Framed(TakerOf(*connection_.uplink), FindEntry().sender, packet);
+}
+
+// A bridge learns from every frame where its sender is. With the MAC of a neighbour, the frame has
+// to come in where the neighbour's frames do: otherwise, packets to the neighbour would be lost.
+ProbeSender::EntryPoint ProbeSender::ChooseEntry() {
+  const rtnl::Link& uplink = *connection_.uplink;
+  const std::optional<rtnl::Neighbour> neighbour =
+      facts_.host.net.FindNeighbour(uplink, NextHop().value_or(connection_.source));
+  const Mac strange = StrangeMac();
+  if (uplink.kind != "bridge") {
+    return {.link = uplink, .sender = neighbour ? neighbour->mac : strange};
+  }
+  if (const auto port = neighbour ? FindPortOf(uplink, neighbour->mac) : std::nullopt) {
+    return {.link = *port, .sender = neighbour->mac};
+  }
+  for (const std::string& name : link::FindUplinks(facts_.Links(), uplink)) {
+    const std::optional<rtnl::Link> port = facts_.FindLink(name);
+    if (port && port->operational) {
+      return {.link = *port, .sender = strange, .is_strange = true};
+    }
+  }
+  return {.link = uplink, .sender = strange};
+}
+
+std::optional<rtnl::Link> ProbeSender::FindPortOf(const rtnl::Link& bridge, const Mac& mac) {
+  for (const rtnl::FdbEntry& entry : facts_.host.net.AllFdbEntries()) {
+    const std::optional<rtnl::Link> port = facts_.FindLink(entry.port);
+    if (entry.mac == mac && entry.kind != rtnl::FdbEntry::Kind::kOwn && port &&
+        port->master == bridge.index) {
+      return port;
+    }
+  }
+  return std::nullopt;
+}
+
+Mac ProbeSender::StrangeMac() const {
+  constexpr int kByte = 8;
+  Mac mac = {{0x02}};  // locally administered
+  for (std::size_t i = 0; i < sizeof flow_.token; ++i) {
+    mac.bytes.at(mac.bytes.size() - 1 - i) =
+        static_cast<std::uint8_t>(flow_.token >> (kByte * i) & 0xff);
+  }
+  return mac;
+}
+
+void ProbeSender::NoteConnection() {
+  conntrack_id_ = ConntrackOf(facts_.host).FindId(BeginningOf(flow_));
+}
+
+// The connection is over, but conntrack would count it for some seconds more.
+void ProbeSender::Forget() {
+  if (conntrack_id_) {
+    ConntrackOf(facts_.host).Forget(BeginningOf(flow_), *conntrack_id_);
+  }
+  if (entry_ && entry_->is_strange) {
+    facts_.host.net.EnsureFdbEntryGone(entry_->link, entry_->sender);
+  }
+}
+
+Mac ProbeSender::TakerOf(const rtnl::Link& uplink) const {
+  const std::optional<state::Record>& record = connection_.server_record;
+  const bool is_on_bridge = record && !connection_.IsPublished() && !uplink.name.empty() &&
+                            record->link.bridge == uplink.name;
+  return is_on_bridge ? record->ContainerMac() : uplink.mac;
+}
+
+std::optional<Ip> ProbeSender::NextHop() {
+  const rtnl::RouteAnswer way = WayBeyond(facts_, connection_);
+  return way.error == 0 ? way.gateway : std::nullopt;
+}
+
+}  // namespace nomad_bridge::causes

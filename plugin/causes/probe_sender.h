@@ -1,0 +1,67 @@
+// Sends the packet of a probe as its client would send it: from a container, from the node, or as a
+// neighbour on the uplink's network.
+//
+// Others   The probe has a source port that no connection has, and a bridge learns nothing wrong
+//          from it.
+// Errors   kKernel
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "netlink/probe/frame.h"
+#include "plugin/causes/connection.h"
+#include "plugin/causes/node_facts.h"
+
+namespace nomad_bridge::causes {
+
+class ProbeSender {
+ public:
+  // Keeps references to both.
+  ProbeSender(NodeFacts& facts, const Connection& connection);
+
+  [[nodiscard]] const probe::Flow& flow() const { return flow_; }
+
+  // `client` is the namespace of a client that is a container. Returns false if the kernel refused
+  // to send, or if there is no such namespace.
+  [[nodiscard]] bool Send(const std::optional<netlink::Netns>& client);
+
+  // Returns the index of the link that receives a packet from beyond the node: for a bridge one of
+  // its ports.
+  [[nodiscard]] int Entry() { return FindEntry().link.index; }
+  // Returns `packet` in the frame of a neighbour on the uplink's network.
+  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet);
+  // Returns the neighbour to which packets that leave the node are sent.
+  [[nodiscard]] std::optional<Ip> NextHop();
+
+  // Notes the conntrack entry of the packet. To be called before the reset: afterwards, the entry
+  // may be that of a new connection of others.
+  void NoteConnection();
+  // Removes that entry, and what a bridge has learned from our frames. To be called after the reset.
+  void Forget();
+
+ private:
+  // Where a packet from beyond the node enters it, and the MAC of its sender.
+  struct EntryPoint {
+    rtnl::Link link;
+    Mac sender;
+    bool is_strange = false;  // nobody has that MAC
+  };
+  const EntryPoint& FindEntry() { return entry_ ? *entry_ : entry_.emplace(ChooseEntry()); }
+  [[nodiscard]] EntryPoint ChooseEntry();
+  // Returns the port behind which the bridge has `mac`.
+  [[nodiscard]] std::optional<rtnl::Link> FindPortOf(const rtnl::Link& bridge, const Mac& mac);
+  [[nodiscard]] Mac StrangeMac() const;
+
+  // Returns the MAC that a neighbour on the uplink's network sends to.
+  [[nodiscard]] Mac TakerOf(const rtnl::Link& uplink) const;
+
+  NodeFacts& facts_;
+  const Connection& connection_;
+  probe::Flow flow_;
+  std::optional<EntryPoint> entry_;
+  std::optional<std::uint32_t> conntrack_id_;
+};
+
+}  // namespace nomad_bridge::causes
