@@ -85,6 +85,12 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
       .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
 }
 
+// Generic XDP runs after the driver, so that a packet of the node itself meets it, too.
+bool HasXdp(const netlink::Attributes& xdp) {
+  const std::uint8_t attached = xdp.U8(IFLA_XDP_ATTACHED).value_or(XDP_ATTACHED_NONE);
+  return attached != XDP_ATTACHED_NONE && attached != XDP_ATTACHED_SKB;
+}
+
 // Reads one number of an array.
 std::int32_t NumberAt(std::size_t index, std::span<const std::uint8_t> bytes) {
   std::int32_t number = 0;
@@ -169,6 +175,7 @@ Link ReadLink(const nlmsghdr* message) {
       .mtu = attributes.Number<int>(IFLA_MTU).value_or(0),
       .up = (head->ifi_flags & IFF_UP) != 0,
       .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
+      .has_xdp = HasXdp(attributes.Inside(IFLA_XDP)),
       .resolves = (head->ifi_flags & (IFF_NOARP | IFF_LOOPBACK | IFF_POINTOPOINT)) == 0,
       .master = attributes.Number<int>(IFLA_MASTER).value_or(0),
       .peer = attributes.Number<int>(IFLA_LINK).value_or(0),

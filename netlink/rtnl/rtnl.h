@@ -89,6 +89,7 @@ struct Link {
   int operstate = 0;         // IF_OPER_...
   bool operational = false;  // up, has carrier and a queue that sends; operstate up or unknown
   bool promiscuous = false;  // somebody has set IFF_PROMISC
+  bool has_xdp = false;      // the driver runs an XDP program on what the link receives
   // The link resolves neighbours and answers their requests: it is no loopback, has no IFF_NOARP,
   // ...
   bool resolves = false;

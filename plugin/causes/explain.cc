@@ -455,7 +455,7 @@ class Explainer {
 
 Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
   const Trail trail = Probe(facts, connection);
-  Diagnosis diagnosis = {.way = WayOf(connection, trail)};
+  Diagnosis diagnosis = {.way = WayOf(connection, trail), .unseen = FindXdp(facts, connection)};
   const Station* const failed = diagnosis.way.Failed();
   if (failed == nullptr) {
     diagnosis.note = Explainer(facts, connection, trail).DescribeOtherWayBack();

@@ -12,6 +12,7 @@ namespace nomad_bridge::causes {
 struct Diagnosis {
   Way way;
   FindingList causes;       // empty: the connection was answered
+  FindingList unseen;       // what a client's packets meet, but the probe did not
   bool is_by_rule = false;  // the kernel has named a rule; false: deduced from the last station
   bool is_in_container = false;  // the connection ended in a container
   bool is_refused = false;       // nobody listens

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 #include <linux/if_bridge.h>
 
@@ -207,6 +208,31 @@ FindingList FindBlackhole(rtnl::Socket& net, const rtnl::Link& link, const std::
                           link.name,
                           link.queue == "netem" ? "of kind netem loses all" : "is a blackhole"),
            .fix = Format("{}tc qdisc del dev {} root", prefix, ShellWord(link.name))}};
+}
+
+FindingList FindXdp(NodeFacts& facts, const Connection& connection) {
+  if (connection.from != Connection::Place::kBeyond || !connection.uplink) {
+    return {};
+  }
+  const rtnl::Link& uplink = *connection.uplink;
+  const std::set<std::string> ports = link::FindUplinks(facts.Links(), uplink);
+  FindingList found;
+  for (const rtnl::Link& link : facts.Links()) {
+    // A bond has its links as a bridge has its ports.
+    const bool is_below = link.index == uplink.index || ports.contains(link.name) ||
+                          (uplink.kind == "vlan" && link.index == uplink.peer) ||
+                          (uplink.kind != "bridge" && link.master == uplink.index);
+    if (link.has_xdp && is_below) {
+      const std::string text = Format(
+          "the XDP program of '{}' was not looked at: it may drop what clients send", link.name);
+      found.push_back({.text = text,
+                       .fix = Fix::Advice("look at it: bpftool net; bpftool prog"),
+                       .severity = Finding::Severity::kWarning,
+                       .ends = false,
+                       .error = text});
+    }
+  }
+  return found;
 }
 
 FindingList FindHeldPort(NodeFacts& facts, const state::Record& record) {

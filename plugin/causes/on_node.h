@@ -61,6 +61,10 @@ namespace nomad_bridge::causes {
                                         const rtnl::Link& link,
                                         const std::string& prefix = "");
 
+// Finds XDP programs that packets of a client beyond the node meet before anything that a probe
+// meets.
+[[nodiscard]] FindingList FindXdp(NodeFacts& facts, const Connection& connection);
+
 // Returns whether rp_filter is strict for the link. The greater of the link's own setting and the
 // setting for all links counts: 1 is strict, 2 is loose.
 [[nodiscard]] bool IsReversePathStrict(std::string_view ifname);

@@ -409,6 +409,7 @@ void ProbePorts(Examination& node) {
         continue;
       }
       const causes::Diagnosis diagnosis = causes::Diagnose(facts, *connection);
+      Append(found, diagnosis.unseen);
       if (diagnosis.way.IsWhole() || diagnosis.is_refused) {
         ++answered;
       } else if (Finding cause = diagnosis.causes.front(); cause.severity != Severity::kNote) {

@@ -399,6 +399,9 @@ class Inspection {
     }
     std::optional<causes::Diagnosis> diagnosis;
     Try([&] { diagnosis = causes::Diagnose(facts_, connection); });
+    if (diagnosis) {
+      Add(diagnosis->unseen);
+    }
     // A named client's packets may arrive on the usual uplink although the route back leads through
     // another. Strict reverse path filtering drops them, which only its counter shows.
     if (diagnosis && diagnosis->way.IsWhole() && port != nullptr && connection.is_client_named &&

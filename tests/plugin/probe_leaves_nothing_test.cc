@@ -213,6 +213,44 @@ TEST_F(Probe, LeavesOurTablesAlone) {
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("nothing to repair"))));
 }
 
+// Loads an XDP program that drops everything into the driver of the uplink, until its end.
+constexpr const char* kXdp = R"(
+import ctypes, os, socket, struct, time
+libc = ctypes.CDLL(None, use_errno=True)
+def bpf(command, attributes):
+    data = ctypes.create_string_buffer(attributes, 128)
+    fd = libc.syscall(SYS_BPF, command, data, 128)
+    assert fd >= 0, os.strerror(ctypes.get_errno())
+    return fd
+SYS_BPF = {'x86_64': 321, 'aarch64': 280}[os.uname().machine]
+DROP_ALL = ctypes.create_string_buffer(struct.pack('<QQ', 0x1000000b7, 0x95))
+LICENCE = ctypes.create_string_buffer(b'GPL')
+program = bpf(5, struct.pack('<IIQQ', 6, 2, ctypes.addressof(DROP_ALL), ctypes.addressof(LICENCE)))
+link = bpf(28, struct.pack('<IIII', program, socket.if_nametoindex('uplink'), 37, 1 << 2))
+open('/run/begun', 'w')
+while not os.path.exists('/run/over'):
+    time.sleep(0.05)
+)";
+
+// A packet of a client meets it before all that the probe meets.
+TEST_F(Probe, NamesAnXdpProgramInFrontOfIt) {
+  ASSERT_TRUE(Answers(kTcp));
+  ASSERT_TRUE(Answers(kTcp6));
+  Process loader = Process::Start({.argv = {"python3", "-c", kXdp}});
+  EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); })) << loader.Wait();
+  EXPECT_FALSE(Answers(kTcp, std::chrono::milliseconds(250)));
+  EXPECT_FALSE(Answers(kTcp6, std::chrono::milliseconds(250)));
+  EXPECT_THAT(
+      RunLine("inspect 8080"),
+      Exits(2, Out(HasSubstr("Unknown      the XDP program of 'uplink' was not looked at"))));
+  EXPECT_THAT(RunLine("doctor -probe ports.probe"),
+              Exits(0, Out(HasSubstr("WARN  ports.probe           the XDP program of 'uplink'"))));
+  ReplaceFile("/run/over", "");
+  EXPECT_EQ(loader.Wait().exit_code, 0);
+  EXPECT_TRUE(Answers(kTcp));
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
+}
+
 class ProbeWithoutBpf : public ProbeWorld {
  protected:
   [[nodiscard]] Outcome InspectWithout(const std::string& capabilities) {
