@@ -5,9 +5,9 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/table.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/uplink.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -107,6 +107,14 @@ rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link) {
           .input_link = input_link};
 }
 
+std::vector<std::string> HostLinksOf(const state::Record& record) {
+  std::vector<std::string> names = {
+      record.link.gateway_ifname, record.link.bridge, state::HostVethName(record.id)};
+  Append(names, record.link.foreign_host_ifnames);
+  Append(names, record.link.foreign_ports);
+  return names;
+}
+
 rtnl::RouteAnswer WayBeyond(NodeFacts& facts, const Connection& connection, std::uint32_t mark) {
   const bool is_request = connection.from != Connection::Place::kBeyond;
   rtnl::RouteQuery query = is_request ? RequestsOf(connection) : AnswersOf(connection, 0);
@@ -129,9 +137,21 @@ std::optional<rtnl::Link> Planner::LinkOf(const rtnl::RouteAnswer& way) {
                                                                              : AsUplink(way.link);
 }
 
-std::optional<state::Record> Planner::FindHolder(const Ip& address) {
-  const std::optional<nft::Element> element = firewall::FindAddress(facts_.host.nft, address);
-  return element ? facts_.host.records.FindOwner(element->owner()) : std::nullopt;
+// The sets of our table have no addresses of a list without 'firewall'. Two networks may have the
+// same address: the route decides. If it leads to none of them, it is what is wrong.
+std::optional<state::Record> Planner::FindHolder(const Ip& address, const rtnl::RouteAnswer& way) {
+  const std::optional<rtnl::Link> link = way.error == 0 ? facts_.FindLink(way.link) : std::nullopt;
+  std::optional<state::Record> holder;
+  for (state::Record& record : facts_.host.records.All()) {
+    const bool is_its_link = link && Contains(HostLinksOf(record), link->name);
+    if (Contains(AddressesOnly(record.ipam.addresses), address) && (is_its_link || !holder)) {
+      holder = std::move(record);
+      if (is_its_link) {
+        break;
+      }
+    }
+  }
+  return holder;
 }
 
 std::optional<Ip> Planner::NodeAddress(const std::optional<rtnl::Link>& link, Family family) {
@@ -223,7 +243,7 @@ void Planner::SetClient(Connection& connection, const Ip& client, const portmap:
   const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = client});
   if (way.is_local) {
     connection.from = Connection::Place::kNode;
-  } else if ((connection.client_record = FindHolder(client))) {
+  } else if ((connection.client_record = FindHolder(client, way))) {
     connection.from = Connection::Place::kAllocation;
   } else {
     // If the route to the client leads through a link without an address, the packets of the client
@@ -349,7 +369,7 @@ std::optional<Connection> Planner::FromAllocation(const state::Record& record,
   const rtnl::RouteAnswer way = WayBeyond(facts_, connection);
   if (way.is_local) {
     SetService(connection);
-  } else if (!(connection.server_record = FindHolder(destination))) {
+  } else if (!(connection.server_record = FindHolder(destination, way))) {
     connection.to = Connection::Place::kBeyond;
     connection.uplink = LinkOf(way);
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/causes/node_facts.h"
@@ -100,7 +101,9 @@ class Planner {
   [[nodiscard]] std::optional<rtnl::Link> AsUplink(int index);
   // Returns the link through which the route `way` leads.
   [[nodiscard]] std::optional<rtnl::Link> LinkOf(const rtnl::RouteAnswer& way);
-  [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address);
+  // Returns the allocation that has the address; of several, the one to which the route `way` leads.
+  [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address,
+                                                        const rtnl::RouteAnswer& way);
   [[nodiscard]] std::optional<Ip> NodeAddress(const std::optional<rtnl::Link>& link, Family family);
 
   NodeFacts& facts_;
@@ -113,6 +116,10 @@ class Planner {
 
 // Returns the query for the route of answers on the node, or in the container (`input_link` 0).
 [[nodiscard]] rtnl::RouteQuery AnswersOf(const Connection& connection, int input_link);
+
+// Returns the names of the links of this node by which packets get to the container; some may not
+// exist.
+[[nodiscard]] std::vector<std::string> HostLinksOf(const state::Record& record);
 
 // Returns the route by which a packet with `mark` leaves the node: the request to a server beyond
 // it, or the answer to a client beyond it.

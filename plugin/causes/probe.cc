@@ -174,8 +174,8 @@ class Run {
 
   // Returns those links of the container that this node has: its host end and what leads to it.
   [[nodiscard]] std::set<std::string> LinksOf(const state::Record& record) {
-    std::set<std::string> names = {
-        record.link.gateway_ifname, record.link.bridge, state::HostVethName(record.id)};
+    const std::vector<std::string> all = HostLinksOf(record);
+    std::set<std::string> names(all.begin(), all.end());
     std::erase_if(names, [&](const std::string& name) { return !facts_.FindLink(name); });
     return names;
   }

@@ -49,6 +49,16 @@ class InspectTo : public PolicyWorld {
     EXPECT_THAT(At(said, "/causes/0/advice").get<std::string>(), HasSubstr(advice));
   }
 
+  // The stations of a way that is passed to its end.
+  [[nodiscard]] static std::string StationsOf(const json& diagnosis) {
+    std::string names;
+    for (const json& station : At(diagnosis, "/ways/0/stations")) {
+      EXPECT_EQ(station.at("state"), "passed") << diagnosis.at("ways");
+      names += Cat(names.empty() ? "" : " ", station.at("name").get<std::string>());
+    }
+    return names;
+  }
+
   Node& other_ = AddContainer("other");
   std::string address_;
   std::string server_;
@@ -68,12 +78,7 @@ TEST_F(InspectTo, FindsNothingOnAWorkingWay) {
     ASSERT_TRUE(Reaches(to, port)) << to;
     const json said = Diagnosis(Cat(to, ":", port));
     EXPECT_EQ(said.at("causes"), json::array()) << said;
-    std::string names;
-    for (const json& station : At(said, "/ways/0/stations")) {
-      EXPECT_EQ(station.at("state"), "passed") << said.at("ways");
-      names += Cat(names.empty() ? "" : " ", station.at("name").get<std::string>());
-    }
-    EXPECT_EQ(names, way);
+    EXPECT_EQ(StationsOf(said), way);
   }
 }
 
@@ -88,6 +93,29 @@ TEST_F(InspectTo, TakesTheNameOfAnAllocation) {
     EXPECT_THAT(RunLine(Cat("inspect billing -to ", wrong)),
                 Exits(2, Err(HasSubstr("is no target; allowed: ADDRESS:PORT"))))
         << wrong;
+  }
+}
+
+// No set of our table has its address.
+TEST_F(InspectTo, ReachesAnAllocationOfAListWithoutFirewall) {
+  Node& plain = AddContainer("plain");
+  const json config = {{"cniVersion", "1.0.0"},
+                       {"name", "plain"},
+                       {"type", "bridge"},
+                       {"bridge", "plain"},
+                       {"isGateway", true},
+                       {"ipam",
+                        {{"type", "host-local"},
+                         {"ranges", {{{{"subnet", "10.9.0.0/24"}}}, {{{"subnet", "fd00:9::/64"}}}}},
+                         {"routes", {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}}}}}};
+  const Outcome added = RunPlugin("ADD", config.dump(), As("plain", plain), "bridge");
+  ASSERT_EQ(added.exit_code, 0) << added;
+  Serve(plain, Protocol::kTcp, {"::"}, 80, "plain");
+  for (const int family : {4, 6}) {
+    const std::string address = AddressOf(added.json, family);
+    ASSERT_TRUE(Soon([&] { return TcpText(container(), address, 80) == "plain"; }));
+    EXPECT_EQ(StationsOf(Diagnosis(Cat(family == 4 ? address : Cat('[', address, ']'), ":80"))),
+              "client prerouting route forward plain container service answer");
   }
 }
 
