@@ -169,7 +169,8 @@ class ChainReader {
 
   // What Drops() has found out.
   [[nodiscard]] unsigned accepted() const { return accepted_; }  // by rules before the drop
-  [[nodiscard]] bool names_us() const { return names_us_; }      // one of these rules
+  // Returns whether one of these rules names us, and none accepts the other direction.
+  [[nodiscard]] bool IsOneDirectionMeant() const { return names_us_ && accepted_ != kBoth; }
   [[nodiscard]] const RulePlace& drop() const { return drop_; }  // the rule that drops
   // Where a rule has to be added so that all rules before the drop stay in force, and only this
   // base chain has it.
@@ -353,17 +354,31 @@ struct ForeignDrop {
   Finding finding;
 };
 
+// Where a chain is called. It decides how the chain can accept what is ours.
+enum class Position { kBefore, kJump, kAfter };
+
+Position PositionOf(const nft::TableId& table, const nft::Chain& chain) {
+  const bool is_iptables =
+      table.family != nft::TableFamily::kInet && table.name == "filter" && chain.name == kForward;
+  return is_iptables                               ? Position::kJump
+         : chain.hook->priority < kForwardPriority ? Position::kBefore
+                                                   : Position::kAfter;
+}
+
+constexpr Names<Position, 3> kPositionNames = {{{Position::kBefore, "before ours"},
+                                                {Position::kJump, "before our jump"},
+                                                {Position::kAfter, "after ours"}}};
+
 std::optional<ForeignDrop> FindDropOf(nft::Socket& socket,
                                       int accept_mark_bit,
                                       const nft::TableId& table,
                                       const nft::Chain& chain) {
-  const bool is_before = chain.hook->priority < kForwardPriority;
-  const std::vector<Field> fields = FieldsOf(socket, accept_mark_bit, is_before);
+  const Position position = PositionOf(table, chain);
+  const std::vector<Field> fields =
+      FieldsOf(socket, accept_mark_bit, position == Position::kBefore);
   ChainReader reader(socket, table, fields);
-  const bool is_iptables =
-      table.family != nft::TableFamily::kInet && table.name == "filter" && chain.name == kForward;
-  const std::uint64_t jump = is_iptables ? reader.FindJump(kForward, kCniForward) : 0;
-  if (is_iptables && jump == 0) {
+  const std::uint64_t jump = reader.FindJump(kForward, kCniForward);
+  if (position == Position::kJump && jump == 0) {
     return std::nullopt;  // nobody needs the jump, or it is missing (static_rules.h)
   }
   const bool is_rule = reader.Drops(chain.name);
@@ -371,23 +386,28 @@ std::optional<ForeignDrop> FindDropOf(nft::Socket& socket,
     return std::nullopt;
   }
   const std::string add = AddRuleBefore(table, reader.end());
-  return ForeignDrop{
-      .table = table,
-      .drop = is_rule ? reader.drop() : RulePlace{chain.name},
-      .finding = {.text = Format("chain {} of table {} ({}) comes {} and {}",
-                                 chain.name,
-                                 nft::Text(table),
-                                 is_rule ? "a rule for all packets" : "policy drop",
-                                 is_iptables ? "before our jump"
-                                 : is_before ? "before ours"
-                                             : "after ours",
-                                 TextOfDropped(reader.accepted())),
-                  .fix = is_iptables ? JumpCommand(reader, table, jump)
-                         : is_before ? AcceptBridgesCommand(add, KeysOf(socket, kBridges))
-                                     : Cat(add, NftMatchOfMark(accept_mark_bit), "accept"),
-                  .severity = reader.names_us() && reader.accepted() != 0
-                                  ? Finding::Severity::kWarning
-                                  : Finding::Severity::kFault}};
+  Finding finding = {.text = Format("chain {} of table {} ({}) comes {} and {}",
+                                    chain.name,
+                                    nft::Text(table),
+                                    is_rule ? "a rule for all packets" : "policy drop",
+                                    NameOf(kPositionNames, position),
+                                    TextOfDropped(reader.accepted())),
+                     .severity = reader.IsOneDirectionMeant() ? Finding::Severity::kWarning
+                                                              : Finding::Severity::kFault};
+  switch (position) {
+    case Position::kBefore:
+      finding.fix = AcceptBridgesCommand(add, KeysOf(socket, kBridges));
+      break;
+    case Position::kJump:
+      finding.fix = JumpCommand(reader, table, jump);
+      break;
+    case Position::kAfter:
+      finding.fix = Cat(add, NftMatchOfMark(accept_mark_bit), "accept");
+      break;
+  }
+  return ForeignDrop{.table = table,
+                     .drop = is_rule ? reader.drop() : RulePlace{chain.name},
+                     .finding = std::move(finding)};
 }
 
 std::vector<ForeignDrop> FindAll(nft::Socket& socket, int accept_mark_bit) {

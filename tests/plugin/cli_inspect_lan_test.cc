@@ -68,5 +68,20 @@ TEST_F(InspectOnLan, BlamesAnUplinkThatIsDownBesideTheBridge) {
   EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr(note)));
 }
 
+// A rule for the subnet would let other machines in, and one for the address has to go with it.
+TEST_F(InspectOnLan, GivesAdviceWhereARuleIsForOneAddress) {
+  const std::string address = AddressesOn(container(), "eth0").at(0);
+  Serve(host(), Protocol::kTcp, {kHostIp4}, 4646, "node");
+  host().Must(Words("iptables -A INPUT -p tcp --dport 4646 -j DROP"));
+  const json cause = At(RunLine(Cat("inspect -json alloc-1 -to ", kHostIp4, ":4646")).json,
+                        "/attachments/0/diagnosis/causes/0");
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_THAT(cause.at("advice").get<std::string>(),
+              AllOf(HasSubstr("as long as the allocation has its address"),
+                    HasSubstr(Cat("iptables -t filter -I INPUT 1 -s ",
+                                  address.substr(0, address.find('/')),
+                                  " -d 198.51.100.1 -p tcp --dport 4646 -j ACCEPT"))));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
