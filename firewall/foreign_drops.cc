@@ -150,15 +150,12 @@ class ChainReader {
       if (!outline.verdict) {
         continue;
       }
-      const auto& [code, target] = *outline.verdict;
-      const bool leads_on = code == Code::kJump || code == Code::kGoto;
-      const bool drops =
-          leads_on ? Drops(target, outline.accepts) && !IsOperators(target) : code == Code::kDrop;
-      if (outline.is_for_all && (drops || code == Code::kGoto || code == Code::kReturn)) {
-        NoteEnd(chain, rule, drops && !leads_on);
+      const bool drops = DropsBy(*outline.verdict, outline.accepts);
+      if (drops ? outline.is_for_all : EndsAll(outline)) {
+        NoteEnd(chain, rule, drops && !LeadsOn(*outline.verdict));
         return drops;
       }
-      if (!leads_on && !drops) {
+      if (!LeadsOn(*outline.verdict) && !drops) {
         accepted_ |= outline.accepts;
         names_us_ = names_us_ || (outline.names_us && outline.accepts != 0);
       }
@@ -197,8 +194,27 @@ class ChainReader {
     return known->second;
   }
 
-  [[nodiscard]] static bool IsOperators(const std::string& chain) {
-    return Contains(kOperatorsChains, chain);
+  [[nodiscard]] static bool LeadsOn(const nft::Verdict& verdict) {
+    return verdict.code == Code::kJump || verdict.code == Code::kGoto;
+  }
+
+  bool DropsBy(const nft::Verdict& verdict, unsigned way) {
+    return LeadsOn(verdict)
+               ? Drops(verdict.chain, way) && !Contains(kOperatorsChains, verdict.chain)
+               : verdict.code == Code::kDrop;
+  }
+
+  // Returns whether no connection comes to the next rule, although none is dropped.
+  [[nodiscard]] static bool EndsAll(const Outline& outline) {
+    return outline.is_for_all &&
+           (outline.verdict->code == Code::kGoto || outline.verdict->code == Code::kReturn);
+  }
+
+  // Returns what a "lookup" looks the value up in, or what a "cmp" compares it with.
+  std::vector<nft::Element> ElementsOf(const std::vector<std::string>& words,
+                                       const Bytes& compared) {
+    return words[0] == "lookup" ? socket_.Elements(table_, words[4])
+                                : std::vector{nft::Element{.key = compared}};
   }
 
   // `rule` of `chain` ends the way of all connections, there or in the chain that it leads to.
@@ -276,9 +292,7 @@ class ChainReader {
     if (!Contains(kClear, words[1])) {
       return;
     }
-    const std::vector<nft::Element> with = words[0] == "lookup"
-                                               ? socket_.Elements(table_, words[4])
-                                               : std::vector{nft::Element{.key = compared}};
+    const std::vector<nft::Element> with = ElementsOf(words, compared);
     const auto ours = std::ranges::find_if(field.ours, [&](const Bytes& value) {
       return (Find(with, value, loaded.mask) != nullptr) != is_negated;
     });
