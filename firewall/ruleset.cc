@@ -311,7 +311,7 @@ class Planner {
   // Elements of attachments stay. A list of prefixes belongs to the policies, and is one value: an
   // address that somebody has added to it would pass.
   void PlanUnwanted(const nft::Table& table, const nft::Set& set, const nft::Element& present) {
-    if ((set.flags & nft::kInterval) != 0) {
+    if ((set.flags & nft::kInterval) != 0 && IsShared(present)) {
       batch_.DeleteElement(table.id, present);
       findings_.push_back({.area = Area::kLeftOver,
                            .text = Cat(Name(&set, present), " has no owner"),

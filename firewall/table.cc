@@ -17,6 +17,7 @@ constexpr const char* kIngressRestricted = "ingress_restricted";
 constexpr const char* kIngressAllowed = "ingress_allowed";
 // Sets of addresses, as in table.h. kRandomPorts is a subset of kMasq and kMasqLan.
 constexpr std::string_view kMasqLan = "masqlan";  // as kMasq, but without a gateway of ours
+constexpr std::string_view kNoMasq = "nomasq";    // with a prefix: packets to it keep their source
 constexpr std::string_view kRandomPorts = "randomports";
 constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
 
@@ -44,6 +45,7 @@ std::vector<SetRow> Sets() {
       {kAlloc, {kIpv4Addr}, {}, Role::kForwarding},
       {kMasq, {kIpv4Addr}, {}, Role::kMasquerade},
       {kMasqLan, {kIpv4Addr}, {}, Role::kMasquerade},
+      {kNoMasq, {kIpv4Addr, kIpv4Addr}, {}, Role::kMasquerade, nft::kInterval},
       {kRandomPorts, {kIpv4Addr}, {}, Role::kMasquerade},
       {kSnat, {kIpv4Addr}, {}, Role::kPorts},
       {kMasqAll, {kIpv4Addr}, {}, Role::kPorts},
@@ -116,6 +118,9 @@ nft::Chain BetweenNetworks() {
 nft::Chain Invalid() {
   nft::Chain chain = {.name = kInvalid};
   for (const Family family : kFamilies) {
+    // ip saddr . ip daddr @nomasq4 return
+    chain.rules.push_back(
+        nft::Rule().Only(family).SaddrAndDaddrIn(SetName(kNoMasq, family)).Return());
     // ip saddr @masq4 iifname @bridges oifname != @gateways drop
     chain.rules.push_back(nft::Rule()
                               .Only(family)
@@ -238,6 +243,9 @@ nft::Chain Postrouting() {
 nft::Chain Leaving() {
   nft::Chain chain = {.name = kLeaving};
   for (const Family family : kFamilies) {
+    // ip saddr . ip daddr @nomasq4 accept
+    chain.rules.push_back(
+        nft::Rule().Only(family).SaddrAndDaddrIn(SetName(kNoMasq, family)).Accept());
     // ip saddr @randomports4 masquerade fully-random
     chain.rules.push_back(
         nft::Rule().Only(family).SaddrIn(SetName(kRandomPorts, family)).MasqueradeFullyRandom());
@@ -302,6 +310,36 @@ Cidr Prefix(std::string_view text) {
   return Cidr::Parse(text).value();
 }
 
+namespace {
+
+// Returns the elements of nomasq4/6 for one address. Leaves out a prefix that another one contains:
+// the kernel refuses intervals that overlap.
+std::vector<nft::Element> NoMasqElements(const AddressPolicy& policy, const std::string& comment) {
+  const Family family = policy.address.family();
+  std::vector<Cidr> chosen;
+  std::vector<Cidr> prefixes = policy.not_masqueraded_to;
+  std::ranges::stable_sort(prefixes, {}, &Cidr::prefix_length);
+  for (const Cidr& prefix : prefixes) {
+    if (prefix.address.family() == family &&
+        std::ranges::none_of(chosen, [&](const Cidr& c) { return c.Overlaps(prefix); })) {
+      chosen.push_back(prefix);
+    }
+  }
+  std::vector<nft::Element> elements;
+  for (const Cidr& prefix : chosen) {
+    nft::Element element = {.set = SetName(kNoMasq, family),
+                            .key = AddressKey(policy.address),
+                            .comment = comment,
+                            .last_key = AddressKey(policy.address)};
+    Append(element.key, AddressKey(prefix.Network()));
+    Append(element.last_key, AddressKey(prefix.Last()));
+    elements.push_back(std::move(element));
+  }
+  return elements;
+}
+
+}  // namespace
+
 std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                                    const std::string& comment) {
   std::vector<nft::Element> elements;
@@ -319,6 +357,7 @@ std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                             .comment = comment});
       }
     }
+    Append(elements, NoMasqElements(policy, comment));
   }
   return elements;
 }

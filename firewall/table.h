@@ -76,7 +76,9 @@ struct AddressPolicy {
   bool forward = true;          // alloc4/6: the node forwards for it
   bool masquerade = false;      // masq4/6: its packets leave with the node's address (ipMasq)
   bool masquerade_lan = false;  // masqlan4/6: the same on a bridge without our gateway
-  bool random_ports = false;    // randomports4/6: the source ports are random, too (randomPorts)
+  // nomasq4/6: its packets to these keep their source (nonMasqueradeCIDRs)
+  std::vector<Cidr> not_masqueraded_to = {};
+  bool random_ports = false;  // randomports4/6: the source ports are random, too (randomPorts)
   // snat4/6: packets to its published ports get the bridge's address as source if replies would
   // otherwise bypass the node (snat)
   bool snat = false;

@@ -184,6 +184,7 @@ std::optional<Verdict> DecodeVerdict(nftnl_set_elem& element) {
 
 Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
   const auto key = BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_KEY);
+  const auto last_key = BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_KEY_END);
   const auto data = BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_DATA);
   const std::uint32_t flags = nftnl_set_elem_is_set(&element, NFTNL_SET_ELEM_FLAGS)
                                   ? nftnl_set_elem_get_u32(&element, NFTNL_SET_ELEM_FLAGS)
@@ -194,7 +195,8 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
           .verdict = DecodeVerdict(element),
           .comment = CommentOf(BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_USERDATA)),
           .family = static_cast<TableFamily>(nftnl_set_get_u32(&set, NFTNL_SET_FAMILY)),
-          .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0};
+          .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0,
+          .last_key = {last_key.begin(), last_key.end()}};
 }
 
 Socket::Noted DecodeNoted(const nftnl_set& /*set*/, nftnl_set_elem& element) {
@@ -278,7 +280,7 @@ std::vector<Set> ReadSet(const nlmsghdr& message) {
   const std::uint32_t flags = nftnl_set_get_u32(set.get(), NFTNL_SET_FLAGS);
   Set decoded{.name = TextOf(nftnl_set_get_str(set.get(), NFTNL_SET_NAME)),
               .key = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_KEY_TYPE)),
-              .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
+              .flags = flags & ~std::uint32_t{NFT_SET_MAP | NFT_SET_CONCAT}};
   if ((flags & NFT_SET_MAP) != 0) {
     decoded.data = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_DATA_TYPE));
   }

@@ -3,7 +3,8 @@
 // Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
 //         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets,
 //         and for verdict maps, whose elements have a verdict instead. An interval consists of two
-//         elements: its first key, and the key after its last key.
+//         elements: its first key, and the key after its last key. In a set of concatenations, it
+//         is one element with its first and its last key.
 // Owner   An attachment's elements have a comment that begins with the owner's name and a space.
 //         The owner's name is the name of the host veth ("veth3f2a91c04d7 alloc=..."). An element
 //         without a comment is shared by all.
@@ -57,6 +58,7 @@ struct Element {
   std::string comment;
   TableFamily family = TableFamily::kInet;  // of its set's table
   bool ends_interval = false;               // the key is the first one after the interval
+  std::vector<std::uint8_t> last_key = {};  // of an interval of concatenations; else empty
 
   // The comment's first word; empty for a shared element.
   [[nodiscard]] std::string_view owner() const {

@@ -117,8 +117,17 @@ netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id)
   nftnl_set_set_u32(raw, NFTNL_SET_ID, id);
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_TYPE, TypeNumber(set.key));
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_LEN, KeyBytes(set.key));
-  nftnl_set_set_u32(
-      raw, NFTNL_SET_FLAGS, set.flags | (set.data.empty() ? 0U : std::uint32_t{NFT_SET_MAP}));
+  std::uint32_t flags = set.flags | (set.data.empty() ? 0U : std::uint32_t{NFT_SET_MAP});
+  if ((set.flags & kInterval) != 0 && set.key.size() > 1) {
+    flags |= std::uint32_t{NFT_SET_CONCAT};
+    Bytes sizes;
+    for (const Type field : set.key) {
+      sizes.push_back(static_cast<std::uint8_t>(PaddedBytes(field)));
+    }
+    nftnl_set_set_data(
+        raw, NFTNL_SET_DESC_CONCAT, sizes.data(), static_cast<std::uint32_t>(sizes.size()));
+  }
+  nftnl_set_set_u32(raw, NFTNL_SET_FLAGS, flags);
   if (set.is_dynamic()) {
     nftnl_set_set_u32(raw, NFTNL_SET_DESC_SIZE, set.size);
     nftnl_set_set_u64(raw, NFTNL_SET_TIMEOUT, set.timeout_ms);
@@ -196,6 +205,9 @@ netlink::NftnlSet Encode(const TableId& table, const Element& element) {
     if (!element.verdict->chain.empty()) {
       nftnl_set_elem_set_str(only.get(), NFTNL_SET_ELEM_CHAIN, element.verdict->chain.c_str());
     }
+  }
+  if (!element.last_key.empty()) {
+    put(NFTNL_SET_ELEM_KEY_END, element.last_key);
   }
   if (element.ends_interval) {
     nftnl_set_elem_set_u32(only.get(), NFTNL_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);

@@ -165,6 +165,10 @@ Rule& Rule::TcpSyn(bool begins) {
       .Compare(begins, Bytes{TH_SYN});
 }
 
+Rule& Rule::SaddrAndDaddrIn(const std::string& set) {
+  return LoadAddress(true).Load(AddressField(false), SlotsOf(family_)).LookUp(set);
+}
+
 Rule& Rule::SaddrAndIifnameNotIn(const std::string& set) {
   return LoadAddress(true).LoadMeta(NFT_META_IIFNAME, SlotsOf(family_)).LookUp(set, true);
 }

@@ -133,6 +133,8 @@ class Rule {
   // ip saddr != @set, ip daddr != @set
   Rule& SaddrNotIn(const std::string& set) { return LoadAddress(true).LookUp(set, true); }
   Rule& DaddrNotIn(const std::string& set) { return LoadAddress(false).LookUp(set, true); }
+  // ip saddr . ip daddr @set
+  Rule& SaddrAndDaddrIn(const std::string& set);
   // ip saddr . iifname != @set
   Rule& SaddrAndIifnameNotIn(const std::string& set);
   // ip saddr vmap @map, ip daddr vmap @map: takes the verdict that the map has for the address. An

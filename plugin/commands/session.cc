@@ -11,6 +11,7 @@
 #include "plugin/attachment/remove.h"
 #include "plugin/attachment/unrecorded.h"
 #include "plugin/cni/error_list.h"
+#include "plugin/config/node_config.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/policy_tables.h"
@@ -25,6 +26,27 @@ constexpr std::array kOperatorsAreas = {Finding::Area::kPolicy, Finding::Area::k
 bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
   takeover::RuleDumps dumps(host.nft, id.container_id);
   return takeover::HasReferenceRules(id, dumps);
+}
+
+// Adds to `rules` what the node's own config says. A mistake there fails only an ADD that must be
+// refused if policies are required.
+void ReadNodesOwn(const cni::PluginType& type, bool needs_policies, config::RulesConfig& rules) {
+  if (!needs_policies && !type.Provides(cni::Part::kMasquerade)) {
+    return;
+  }
+  try {
+    config::NodeConfig node = config::ReadNodeConfig();
+    for (const std::string& problem : node.problems) {
+      LogLine("{}", problem);
+    }
+    rules.policy_required = rules.policy_required || node.policy_required;
+    Append(rules.non_masquerade_cidrs, std::move(node.non_masquerade_cidrs));
+  } catch (const Error& error) {
+    if (needs_policies) {
+      throw;
+    }
+    LogLine("{}", error.what());
+  }
 }
 
 }  // namespace
@@ -47,6 +69,9 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   }
   state::Host host = state::Host::Open();
   link::Container container = link::OpenContainer(request, host.netns);
+  ReadNodesOwn(type,
+               is_add && type.Provides(cni::Part::kForward) && !host.policy.AreApplied(),
+               config.rules);
   if (is_add) {
     config = rules::WithoutUnsupportedDefaults(std::move(config), host);
     rules::RequirePolicies(config.rules, type, host);

@@ -113,7 +113,8 @@ struct PublishSpec {
 // The config's keys about rules, as records store them: for Part::kForward, kPorts and kMasquerade.
 struct RuleSpec : ForwardSpec, PublishSpec {
   bool ip_masq = false;
-  bool random_ports = false;  // when masquerading
+  bool random_ports = false;               // when masquerading
+  std::vector<Cidr> non_masquerade_cidrs;  // packets to these keep their source
 };
 
 struct RulesConfig : RuleSpec {

@@ -14,6 +14,7 @@ namespace nomad_bridge::config {
 namespace {
 
 constexpr std::string_view kIgnore = "ignore";
+constexpr std::string_view kNonMasqueradeCidrs = "nonMasqueradeCIDRs";
 constexpr std::string_view kPolicy = "policy";
 constexpr std::string_view kRequired = "required";
 
@@ -21,7 +22,7 @@ constexpr std::string_view kRequired = "required";
 // error. Reports any other unknown key as a problem.
 void NameUnknownKeys(const policy::Node& root, NodeConfig& node) {
   for (const policy::Node& key : root.Keys()) {
-    const std::vector<std::string_view> known = {kIgnore, kPolicy};
+    const std::vector<std::string_view> known = {kIgnore, kNonMasqueradeCidrs, kPolicy};
     if (root.Find(key.text) != &root.elements[static_cast<std::size_t>(&key - root.keys.data())]) {
       throw key.Refused(Format("'{}' stands twice", Excerpt(key.text)));
     }
@@ -45,11 +46,22 @@ void ReadIgnored(const policy::Node& root, NodeConfig& node) try {
   node.problems.emplace_back(error.what());
 }
 
+void ReadNonMasqueraded(const policy::Node& root, NodeConfig& node) try {
+  for (const policy::Node& prefix : root.FindArray(kNonMasqueradeCidrs)) {
+    constexpr std::string_view kAllowed = "an address and prefix length, as '10.0.0.0/8'";
+    const std::optional<Cidr> parsed = Cidr::Parse(prefix.String(kAllowed));
+    node.non_masquerade_cidrs.push_back(parsed ? *parsed : throw prefix.Wrong(kAllowed));
+  }
+} catch (const Error& error) {
+  node.problems.emplace_back(error.what());
+}
+
 NodeConfig Read(const policy::SourceText& source) {
   NodeConfig node;
   const policy::Node root = policy::ParseDocument(source);
   NameUnknownKeys(root, node);
   ReadIgnored(root, node);
+  ReadNonMasqueraded(root, node);
   if (const policy::Node* const policy = root.Find(kPolicy)) {
     policy->RequireKeys({kRequired});
     const policy::Node* const required = policy->Find(kRequired);

@@ -107,6 +107,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     CheckBackend(config, "ipMasqBackend", false);
     rules.ip_masq = config.FindBool("ipMasq").value_or(type.defaults.ip_masq);
     rules.random_ports = config.FindBool("randomPorts").value_or(false);
+    rules.non_masquerade_cidrs = config.FindEach("nonMasqueradeCIDRs", &JsonView::Subnet);
   }
   if (type.Provides(cni::Part::kForward)) {
     CheckBackend(config, "backend", true);

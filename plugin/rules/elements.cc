@@ -133,15 +133,17 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
       IsInside(record) && record.link.bridge == record.link.gateway_ifname;
   std::vector<firewall::AddressPolicy> policies;
   for (const Cidr& cidr : record.ipam.addresses) {
-    policies.push_back({.address = cidr.address,
-                        .forward = record.Has(cni::Part::kForward),
-                        .masquerade = masquerade && is_port_of_gateway,
-                        .masquerade_lan = masquerade && !is_port_of_gateway,
-                        .random_ports = masquerade && record.rules.random_ports,
-                        .snat = has_ports && record.rules.snat,
-                        .masquerade_all = has_ports && record.rules.masq_all,
-                        .inbound = record.Has(cni::Part::kForward) ? record.rules.inbound
-                                                                   : firewall::Inbound::kAny});
+    policies.push_back(
+        {.address = cidr.address,
+         .forward = record.Has(cni::Part::kForward),
+         .masquerade = masquerade && is_port_of_gateway,
+         .masquerade_lan = masquerade && !is_port_of_gateway,
+         .not_masqueraded_to = masquerade ? record.rules.non_masquerade_cidrs : std::vector<Cidr>(),
+         .random_ports = masquerade && record.rules.random_ports,
+         .snat = has_ports && record.rules.snat,
+         .masquerade_all = has_ports && record.rules.masq_all,
+         .inbound =
+             record.Has(cni::Part::kForward) ? record.rules.inbound : firewall::Inbound::kAny});
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
   Append(elements, PortElements(record, comment));

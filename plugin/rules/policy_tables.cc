@@ -7,11 +7,9 @@
 #include <netinet/in.h>
 
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "firewall/about.h"
 #include "firewall/table.h"
-#include "plugin/config/node_config.h"
 #include "plugin/rules/policy_admission.h"
 
 namespace nomad_bridge::rules {
@@ -257,14 +255,7 @@ state::Record WithPolicies(state::Record record, const policy::Program& program)
 void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host) {
-  if (!type.Provides(cni::Part::kForward) || host.policy.AreApplied()) {
-    return;
-  }
-  const config::NodeConfig node = config::ReadNodeConfig();
-  for (const std::string& problem : node.problems) {
-    LogLine("{}", problem);
-  }
-  if (rules.policy_required || node.policy_required) {
+  if (type.Provides(cni::Part::kForward) && rules.policy_required && !host.policy.AreApplied()) {
     throw Error(Code::kTryAgain,
                 "policies are required on this node, and none were applied since it booted",
                 "'policy.required' says so; apply at least one policy, or a file with "

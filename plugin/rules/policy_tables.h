@@ -45,8 +45,8 @@ void RequireReadablePolicies(state::Host& host);
 // Returns `record` with that judgement.
 [[nodiscard]] state::Record WithPolicies(state::Record record, const policy::Program& program);
 
-// Throws kTryAgain if `rules` or the node's own config requires policies, and none were applied
-// since the node booted; kIo if the policies in force cannot be read.
+// Throws kTryAgain if `rules` requires policies and none were applied since the node booted; kIo if
+// the policies in force cannot be read.
 void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host);

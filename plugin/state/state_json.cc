@@ -174,6 +174,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Rules,
                                                 masq_all,
                                                 ip_masq,
                                                 random_ports,
+                                                non_masquerade_cidrs,
                                                 ports,
                                                 had_default_route,
                                                 policy)

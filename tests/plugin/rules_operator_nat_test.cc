@@ -98,5 +98,114 @@ TEST_P(OperatorsNat, DecidesAfterAFlushAndAReload) {
 
 INSTANTIATE_TEST_SUITE_P(LoadedBy, OperatorsNat, ::testing::ValuesIn(Programs()), kNameOf);
 
+// ---- what keeps its source (nonMasqueradeCIDRs)
+
+// The outside is also a machine of a routed network, which knows the way to allocations.
+constexpr const char* kRoutedIp4 = "10.9.9.9";
+constexpr const char* kRoutedIp6 = "fd99::9";
+
+class NonMasquerade : public CliWorld {
+ protected:
+  NonMasquerade() {
+    outside().Shell("ip address add 10.9.9.9/32 dev lo; ip address add fd99::9/128 dev lo nodad");
+    Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6, kRoutedIp4, kRoutedIp6}, 25, "x");
+  }
+
+  static void ExpectSeenAs(const Node& node,
+                           const std::vector<std::string>& addresses,
+                           const std::string& as4,
+                           const std::string& as6) {
+    for (const std::string& to : addresses) {
+      const std::string& expected = to.find(':') == to.npos ? as4 : as6;
+      EXPECT_EQ(Ask(node, {.to = to, .port = 25}), (Reply{"x", expected})) << to;
+    }
+  }
+  void ExpectThatOnlyRoutedNetworksSeeTheAllocation() {
+    ExpectSeenAs(container(), {kRoutedIp4, kRoutedIp6}, "172.26.64.2", "fd00:26::2");
+    ExpectSeenAs(container(), {kOutsideIp4, kOutsideIp6}, kHostIp4, kHostIp6);
+  }
+
+  // Prefixes may overlap, and have host bits.
+  const json prefixes_ = {"10.9.0.0/16", "10.1.2.3/8", "fd99::/16", "192.0.2.1/32"};
+  const json config_ = DualStack({{"nonMasqueradeCIDRs", prefixes_}});
+};
+
+TEST_F(NonMasquerade, KeepsTheSourceTowardsThesePrefixesOnly) {
+  Attach(config_);
+  ExpectThatOnlyRoutedNetworksSeeTheAllocation();
+}
+
+TEST_F(NonMasquerade, ConcernsOneNetwork) {
+  Attach(config_);
+  json other = DualStack({{"name", "other"}, {"bridge", "other"}});
+  other["ipam"]["ranges"] = {{{{"subnet", "10.77.0.0/24"}}}, {{{"subnet", "fd00:77::/64"}}}};
+  Node& node = AddContainer("other");
+  Attach(other, As("other", node));
+  ExpectSeenAs(node, {kRoutedIp4, kRoutedIp6, kOutsideIp4, kOutsideIp6}, kHostIp4, kHostIp6);
+  ExpectThatOnlyRoutedNetworksSeeTheAllocation();
+}
+
+TEST_F(NonMasquerade, IsRepairedAndGoesWithTheAllocation) {
+  const json add = Attach(config_);
+  for (const char* const damage : {"nft flush ruleset",
+                                   "nft flush set inet nomad-bridge nomasq4",
+                                   "nft flush set inet nomad-bridge nomasq6"}) {
+    host().Shell(damage);
+    EXPECT_THAT(RunLine("reconcile"), Exits(0)) << damage;
+    ExpectThatOnlyRoutedNetworksSeeTheAllocation();
+  }
+  host().Shell("nft flush set inet nomad-bridge nomasq4");
+  MustCheck(config_, add);
+  ExpectThatOnlyRoutedNetworksSeeTheAllocation();
+  EXPECT_THAT(MustCheck(config_, add), Err(""));
+
+  // The container's next ADD has other prefixes.
+  Attach(DualStack({{"nonMasqueradeCIDRs", {"10.9.9.0/24", "fd99::9/128"}}}));
+  ExpectThatOnlyRoutedNetworksSeeTheAllocation();
+  Attach(DualStack());
+  ExpectSeenAs(container(), {kRoutedIp4, kRoutedIp6}, kHostIp4, kHostIp6);
+  Attach(config_);
+  Detach(config_);
+  for (const char* const set : {"nomasq4", "nomasq6"}) {
+    EXPECT_EQ(Elements(set), json::array()) << set;
+  }
+}
+
+TEST_F(NonMasquerade, GoesWithGcIfNoRecordIsLeft) {
+  Attach(config_);
+  fs::remove(RecordOf("alloc-1"));
+  host().Must({"ip", "link", "delete", OnlyPort()});
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_EQ(Elements("nomasq4"), json::array());
+  EXPECT_EQ(Elements("nomasq6"), json::array());
+}
+
+TEST_F(NonMasquerade, HasNoElementsWithoutIpMasq) {
+  Attach(DualStack({{"nonMasqueradeCIDRs", prefixes_}, {"ipMasq", false}}));
+  EXPECT_EQ(Elements("nomasq4"), json::array());
+  ExpectSeenAs(container(), {kRoutedIp4, kRoutedIp6}, "172.26.64.2", "fd00:26::2");
+}
+
+// Nomad writes the config of its own mode "bridge".
+TEST_F(NonMasquerade, OfTheNodeConcernsNetworksOfNomad) {
+  const NodeConfig node(json({{"nonMasqueradeCIDRs", prefixes_}}).dump());
+  json nomads = DualStack({{"type", "bridge"},
+                           {"bridge", "nomad"},
+                           {"ipMasq", true},
+                           {"isDefaultGateway", true},
+                           {"ipam", {{"type", "host-local"}}}});
+  ASSERT_THAT(RunPlugin("ADD", nomads.dump(), As("alloc-1", container()), "bridge"), Exits(0));
+  ExpectThatOnlyRoutedNetworksSeeTheAllocation();
+}
+
+TEST_F(NonMasquerade, OfTheNodeIsReadWithItsPlace) {
+  const NodeConfig node(R"({"nonMasqueradeCIDRs": ["10.0.0.0"]})");
+  EXPECT_THAT(RunPlugin("ADD", DualStack()),
+              Exits(0,
+                    Err(AllOf(HasSubstr("config.json:1:25: invalid 'nonMasqueradeCIDRs': "
+                                        "'10.0.0.0'"),
+                              HasSubstr("'10.0.0.0/8'")))));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

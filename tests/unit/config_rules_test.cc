@@ -47,6 +47,19 @@ TEST(RulesConfig, RefusesPortsOutOfRangeByNameAndRange) {
   }
 }
 
+TEST(RulesConfig, ReadsPrefixesThatAreNotMasqueraded) {
+  EXPECT_THAT(
+      Parsed(R"({"nonMasqueradeCIDRs":["10.0.0.0/8","fd99::/16"]})").rules.non_masquerade_cidrs,
+      ElementsAre(Cidr::Parse("10.0.0.0/8").value(), Cidr::Parse("fd99::/16").value()));
+  EXPECT_THAT(Parsed("{}").rules.non_masquerade_cidrs, IsEmpty());
+  ExpectInvalid({R"({"nonMasqueradeCIDRs":"10.0.0.0/8"})", "'nonMasqueradeCIDRs'"});
+  for (const char* const prefix : {R"("10.0.0.0")", R"("10.0.0.0/33")", R"("")", "8", "null"}) {
+    const Error error = Refused(Cat(R"({"nonMasqueradeCIDRs":["fd99::/16",)", prefix, "]}"));
+    EXPECT_EQ(error.msg(), Cat("invalid 'nonMasqueradeCIDRs[1]': ", prefix));
+    EXPECT_THAT(error.details(), HasSubstr("'10.0.0.0/24'")) << prefix;
+  }
+}
+
 TEST(RulesConfig, HasAnAdminChainThatIptablesTakes) {
   EXPECT_EQ(Parsed(R"({"iptablesAdminChainName":"MY-ADMIN"})").rules.forward_hook.admin_chain,
             "MY-ADMIN");

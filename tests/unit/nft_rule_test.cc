@@ -156,6 +156,17 @@ TEST(NftRule, MatchesAnyOtherInterface) {
                           "[ cmp neq reg 1 0x30687465 0x00000000 0x00000000 0x00000000 ]"));
 }
 
+TEST(NftRule, LooksUpSourceAndDestinationInTheRegistersNftUses) {
+  EXPECT_THAT(OfFamily("02", nft::Rule().Ipv4().SaddrAndDaddrIn("nomasq4")),
+              ElementsAre("[ payload load 4b @ network header + 12 => reg 1 ]",
+                          "[ payload load 4b @ network header + 16 => reg 9 ]",
+                          "[ lookup reg 1 set nomasq4 0x0 ]"));
+  EXPECT_THAT(OfFamily("0a", nft::Rule().Ipv6().SaddrAndDaddrIn("nomasq6")),
+              ElementsAre("[ payload load 16b @ network header + 8 => reg 1 ]",
+                          "[ payload load 16b @ network header + 24 => reg 2 ]",
+                          "[ lookup reg 1 set nomasq6 0x0 ]"));
+}
+
 TEST(NftRule, SetsAndReadsOneBitOfTheMark) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().SetMarkBit(12).Accept()),
               ElementsAre("[ meta load mark => reg 1 ]",

@@ -31,7 +31,7 @@ const json kFull = json::parse(R"({
     "delegated": {"type": "dhcp", "cni_path": "/opt/cni/bin", "args": "A=1",
                   "config": "{\"name\":\"nomad\"}"}},
   "rules": {
-    "ip_masq": true, "random_ports": true, "snat": true, "masq_all": true,
+    "ip_masq": true, "non_masquerade_cidrs": ["10.0.0.0/8"], "random_ports": true, "snat": true, "masq_all": true,
     "forward_hook": {"admin_chain": "MINE", "accept_mark_bit": 3, "ipv6": true},
     "ingress": "isolated", "inbound": "published", "firewalld_zone": "internal",
     "ports": [{"protocol": "udp", "host_ip": "192.0.2.7", "host_port": 8080,
