@@ -76,7 +76,7 @@ Json RulesOf(state::Host& host,
     for (const policy::Step& step : chain.steps) {
       const auto counter = counters.find(step.counter);
       all.push_back(
-          {{"way", chain.name.starts_with("in-") ? "in" : "out"},
+          {{"way", chain.direction == policy::Direction::kTo ? "in" : "out"},
            {"rule", step.comment},
            {"is", nomad_bridge::NameOf(kOutcomes, step.outcome)},
            {"ports", step.ports ? Json(Text(*step.ports)) : Json()},

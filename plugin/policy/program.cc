@@ -174,6 +174,7 @@ class Maker {
     chains.push_back({.name = Cat(direction_ == Direction::kTo ? "in-" : "out-",
                                   refuses ? "" : kAudit,
                                   Hex(StableHash(text), kNameDigits)),
+                      .direction = direction_,
                       .steps = std::move(steps)});
   }
 

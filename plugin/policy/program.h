@@ -62,7 +62,8 @@ struct Step {
 
 struct Chain {
   std::string name;
-  std::vector<Step> steps;  // a connection that reaches the end passes
+  Direction direction = Direction::kTo;  // kTo: an in-chain
+  std::vector<Step> steps;               // a connection that reaches the end passes
 
   auto operator<=>(const Chain&) const = default;
 };
