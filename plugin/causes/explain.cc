@@ -1,7 +1,5 @@
 #include "plugin/causes/explain.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
@@ -96,7 +94,7 @@ class Explainer {
     const Seen* const last = trail_.LastMarker();
     const bool is_answer = last != nullptr && last->packet == PacketKind::kAnswer;
     return Advice(
-        Format("{} gets no further than '{}', and no rule of nf_tables says so",
+        Format("the way of {} ends at '{}', and no rule of nf_tables says so",
                PacketText(connection_, is_answer ? PacketKind::kAnswer : PacketKind::kRequest),
                failed.name),
         "look at what else drops packets: iptables-legacy-save; ip xfrm policy; "

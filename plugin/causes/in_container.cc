@@ -6,7 +6,6 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/causes/on_node.h"
 #include "plugin/link/container.h"
 #include "plugin/link/frame_reader.h"

@@ -19,7 +19,7 @@ bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtn
 }
 
 // Returns why nobody can be reached on `listening.where`.
-std::string FindingOf(const Listening& listening, const netlink::Netns& netns, const Ip& address) {
+std::string MismatchOf(const Listening& listening, const netlink::Netns& netns, const Ip& address) {
   if (!listening.has_any) {
     return Cat("no listener on ", listening.where);
   }
@@ -68,7 +68,7 @@ Listening FindListening(const netlink::Netns& netns,
     return each.Accepts(endpoint.address) && !IsBoundElsewhere(each, input);
   };
   listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
-  listening.mismatch = FindingOf(listening, netns, endpoint.address);
+  listening.mismatch = MismatchOf(listening, netns, endpoint.address);
   std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
   return listening;
 }

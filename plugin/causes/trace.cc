@@ -1,7 +1,6 @@
 #include "plugin/causes/trace.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "base/list.h"
 #include "base/text.h"
 #include "netlink/probe/observer.h"
 #include "plugin/causes/on_node.h"
