@@ -211,7 +211,7 @@ constexpr std::array kFlowColumns = {
     Column{"FROM", "/from/name", ShowPlain, Cuts::kFirst},
     Column{"TO", "/to/name", ShowPlain, Cuts::kFirst},
     Column{"PORT", "/port"},
-    Column{"IS", "", ShowDecision, Cuts::kFirst}};
+    Column{"IS", "", ShowDecision, Cuts::kLast}};
 
 // Returns the flows in a set. Leaves out keys of another size: somebody may have put a set of
 // another type in the place of ours.

@@ -54,6 +54,10 @@ TEST_F(PolicyFlows, NameTheEntryThatWouldAllowThemUnderAudit) {
   EXPECT_EQ(flow["allowedNow"], false);
   EXPECT_EQ(flow["by"], "namespaces");
   EXPECT_EQ(flow["policy"], "namespaces");
+  const std::string narrow =
+      Format("stty cols 80; NO_COLOR=1 {} policy status -flows", BinaryUnderTest());
+  EXPECT_THAT(host().Run({"script", "-qec", narrow, "/dev/null"}).out,
+              AllOf(HasSubstr("…"), HasSubstr("  would be refused by namespaces\r\n")));
 
   json enforced = kNamespaces;
   enforced["allow"].push_back(flow["entry"]);
