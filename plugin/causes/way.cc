@@ -29,7 +29,7 @@ class Builder {
     } else {
       AddRouting();
     }
-    MarkStates();
+    MarkResults();
     return std::move(way_);
   }
 
@@ -149,20 +149,20 @@ class Builder {
     way_.stations.push_back(
         {.what = what,
          .name = name,
-         .state = has_passed ? Station::State::kPassed : Station::State::kNotReached});
+         .result = has_passed ? Station::Result::kPassed : Station::Result::kNotReached});
   }
 
   // A packet that was seen at a later station has passed the earlier ones.
-  void MarkStates() {
+  void MarkResults() {
     bool has_passed = false;
     for (auto station = way_.stations.rbegin(); station != way_.stations.rend(); ++station) {
-      has_passed = has_passed || station->state == Station::State::kPassed;
-      station->state = has_passed ? Station::State::kPassed : Station::State::kNotReached;
+      has_passed = has_passed || station->result == Station::Result::kPassed;
+      station->result = has_passed ? Station::Result::kPassed : Station::Result::kNotReached;
     }
     const auto failed =
-        std::ranges::find(way_.stations, Station::State::kNotReached, &Station::state);
+        std::ranges::find(way_.stations, Station::Result::kNotReached, &Station::result);
     if (failed != way_.stations.end()) {
-      failed->state = Station::State::kFailed;
+      failed->result = Station::Result::kFailed;
     }
   }
 
@@ -174,13 +174,13 @@ class Builder {
 }  // namespace
 
 const Station* Way::Failed() const {
-  const auto failed = std::ranges::find(stations, Station::State::kFailed, &Station::state);
+  const auto failed = std::ranges::find(stations, Station::Result::kFailed, &Station::result);
   return failed == stations.end() ? nullptr : &*failed;
 }
 
 bool Way::Passes(What what) const {
   return std::ranges::any_of(stations, [&](const Station& each) {
-    return each.what == what && each.state == Station::State::kPassed;
+    return each.what == what && each.result == Station::Result::kPassed;
   });
 }
 

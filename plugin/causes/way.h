@@ -10,7 +10,7 @@
 namespace nomad_bridge::causes {
 
 struct Station {
-  enum class State : std::uint8_t { kPassed, kFailed, kNotReached };
+  enum class Result : std::uint8_t { kPassed, kFailed, kNotReached };
   // What the packet has to do at the station. If it fails, the packet ends there.
   enum class What : std::uint8_t {
     kEnter,       // arrives from beyond, or leaves its own namespace
@@ -27,7 +27,7 @@ struct Station {
 
   What what = What::kEnter;
   std::string name;  // "eth0", "forward"
-  State state = State::kNotReached;
+  Result result = Result::kNotReached;
 };
 
 struct Way {

@@ -28,11 +28,6 @@ Json TrafficJson(const rtnl::Counters& counters) {
   return {{"bytes", counters.bytes}, {"packets", counters.packets}, {"dropped", counters.dropped}};
 }
 
-Json AddressesJson(const Attachment& attachment) {
-  const std::optional<state::Record>& record = attachment.record;
-  return record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json();
-}
-
 }  // namespace
 
 std::string ShowAge(std::chrono::system_clock::duration age) {
@@ -84,7 +79,7 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
           {"state", Text(attachment.state)},
           {"created", record && record->created != 0 ? Json(record->created) : Json()},
           {"problem", OrNull(attachment.problem)},
-          {"addresses", AddressesJson(attachment)},
+          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
           {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
           {"netns", record ? Json(record->netns_path) : Json()},
           {"hostVeth", OrNull(attachment.host_veth)},
@@ -140,12 +135,17 @@ Cell ShowState(const Json& state) {
   return {state, colour};
 }
 
-std::string ShowAddresses(const Attachment& attachment, Extent /*extent*/) {
-  return ShowAddresses(AddressesJson(attachment)).text;
-}
-
-Cell ShowState(const Attachment& attachment) {
-  return ShowState(Json(Text(attachment.state)));
+std::string ShowName(const Json& attachment) {
+  std::vector<std::string> names;
+  for (const char* const label : {"job", "group"}) {
+    if (!attachment.at(label).is_null()) {
+      names.push_back(attachment.at(label));
+    }
+  }
+  return Cat('\'',
+             PlainText(attachment.at("allocation")),
+             '\'',
+             names.empty() ? "" : Format(" ({})", Joined(names, "/")));
 }
 
 }  // namespace nomad_bridge::cli

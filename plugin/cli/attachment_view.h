@@ -32,9 +32,7 @@ namespace nomad_bridge::cli {
 [[nodiscard]] Cell ShowAgeSince(const Json& created);
 [[nodiscard]] Cell ShowState(const Json& state);
 
-// The same for an attachment.
-enum class Extent { kAll };
-[[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
-[[nodiscard]] Cell ShowState(const Attachment& attachment);
+// Returns "'9d01c7e4' (web/api)" for the result of ToJson(): the allocation with its job and group.
+[[nodiscard]] std::string ShowName(const Json& attachment);
 
 }  // namespace nomad_bridge::cli

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
@@ -25,83 +24,83 @@ using Area = Finding::Area;
 using Severity = Finding::Severity;
 
 struct Look {
+  Severity severity;
   std::string_view word;
   Colour colour;
 };
-
-constexpr Look LookOf(Severity severity) {
-  switch (severity) {
-    case Severity::kFault:
-      return {"FAIL", Colour::kBad};
-    case Severity::kWarning:
-      return {"WARN", Colour::kDoubtful};
-    case Severity::kNote:
-      break;
-  }
-  return {"ok", Colour::kGood};
-}
+constexpr std::array kLooks = {Look{Severity::kFault, "FAIL", Colour::kBad},
+                               Look{Severity::kWarning, "WARN", Colour::kDoubtful},
+                               Look{Severity::kNote, "ok", Colour::kGood}};
 
 constexpr std::array kFlags = {kJsonFlag,
                                Flag{"probe", nullptr, "sends a packet to each published port"},
                                Flag{"verbose", nullptr, "also the checks that found nothing", 'v'},
                                Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
-std::size_t Count(const FindingList& all, Severity severity) {
-  return static_cast<std::size_t>(std::ranges::count(all, severity, &Finding::severity));
+Json CheckJson(const Finding& finding) {
+  Json json = FindingJson(finding);
+  json["check"] = finding.check;
+  json["all"] = finding.all;
+  json["see"] = OrNull(std::string(finding.shown_by));
+  return json;
+}
+
+// Counts the checks whose results people see.
+std::size_t CountShown(const Json& checks, Severity severity) {
+  return static_cast<std::size_t>(std::ranges::count_if(checks, [&](const Json& each) {
+    return each.at("see").is_null() && each.at("verdict") == NameOf(kSeverityNames, severity);
+  }));
 }
 
 constexpr std::size_t kWordWidth = 4;
 constexpr std::size_t kIdWidth = 22;
 
-std::string LinesOf(const Finding& finding) {
-  if (!finding.shown_by.empty()) {
-    return Format("-     {}not tried, see {}\n", Padded(finding.check, kIdWidth), finding.shown_by);
+std::string LinesOf(const Json& check) {
+  const std::string id = check.at("check");
+  if (const Json& see = check.at("see"); !see.is_null()) {
+    return Format("-     {}not tried, see {}\n", Padded(id, kIdWidth), PlainText(see));
   }
-  const Look look = LookOf(finding.severity);
-  std::string text =
-      Format("{}  {}{}\n",
-             Coloured(Padded(look.word, kWordWidth), look.colour),
-             finding.text.empty() ? std::string(finding.check) : Padded(finding.check, kIdWidth),
-             Printable(finding.text));
-  if (const std::string fix = finding.fix.Line(); !fix.empty()) {
+  const auto severity = FindNamed(kSeverityNames, check.at("verdict").get<std::string>());
+  const Look look = *std::ranges::find(kLooks, severity, &Look::severity);
+  const std::string what = check.at("what");
+  std::string text = Format("{}  {}{}\n",
+                            Coloured(Padded(look.word, kWordWidth), look.colour),
+                            what.empty() ? id : Padded(id, kIdWidth),
+                            Printable(what));
+  if (const std::string fix = ShowFix(check); !fix.empty()) {
     text += Format("      {}\n", fix);
   }
-  if (finding.all.size() > 1) {
-    text +=
-        Format("      all {}: nomad-bridge doctor -json {}\n", finding.all.size(), finding.check);
+  if (const std::size_t count = check.at("all").size(); count > 1) {
+    text += Format("      all {}: nomad-bridge doctor -json {}\n", count, id);
   }
   return text;
 }
 
-std::string TextOf(const FindingList& all, bool is_verbose) {
+// A check that failed in several networks for one reason is named once.
+std::string TextOf(const Json& checks, bool is_verbose) {
   std::string text;
-  for (const Finding& finding : all) {
-    const bool is_wrong = finding.severity != Severity::kNote && finding.shown_by.empty();
-    text += (is_verbose && finding.shown_by != finding.check) || is_wrong ? LinesOf(finding) : "";
+  std::string last;
+  for (const Json& check : checks) {
+    const bool is_wrong =
+        check.at("verdict") != NameOf(kSeverityNames, Severity::kNote) && check.at("see").is_null();
+    if (is_wrong || (is_verbose && check.at("see") != check.at("check"))) {
+      const std::string lines = LinesOf(check);
+      text += lines == last ? "" : lines;
+      last = lines;
+    }
   }
   return text;
 }
 
-Json CheckJson(const Finding& finding) {
-  return {{"check", finding.check},
-          {"verdict", NameOf(kSeverityNames, finding.severity)},
-          {"what", finding.text},
-          {"all", finding.all},
-          {"fix", finding.fix.command},
-          {"advice", finding.fix.advice}};
-}
-
-std::string LastLine(const FindingList& all, bool probes, bool is_all) {
-  FindingList shown;
-  std::ranges::copy_if(
-      all, std::back_inserter(shown), &std::string_view::empty, &Finding::shown_by);
+std::string LastLine(const Json& document, bool is_all) {
+  const Json& checks = document.at("checks");
   return Format("{}, {}, {} ok{}\n",
-                Counted(Count(shown, Severity::kFault), "failure"),
-                Counted(Count(shown, Severity::kWarning), "warning"),
-                Count(shown, Severity::kNote),
-                probes   ? "; published ports were probed"
-                : is_all ? "; published ports were not probed (-probe)"
-                         : "");
+                Counted(CountShown(checks, Severity::kFault), "failure"),
+                Counted(CountShown(checks, Severity::kWarning), "warning"),
+                CountShown(checks, Severity::kNote),
+                document.at("probed") ? "; published ports were probed"
+                : is_all              ? "; published ports were not probed (-probe)"
+                                      : "");
 }
 
 // Returns whether `word` is no check, and names an allocation.
@@ -123,14 +122,18 @@ int RunDoctor(const Arguments& arguments) {
   const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
   const bool probes = arguments.Has("probe") || is_named;
   const FindingList all = RunChecks(host, TakeInventory(host), probes, arguments.operands);
-  const std::size_t failures = Count(all, Severity::kFault);
-  const std::size_t warnings = Count(all, Severity::kWarning);
+  const auto failures = std::ranges::count(all, Severity::kFault, &Finding::severity);
+  const auto warnings = std::ranges::count(all, Severity::kWarning, &Finding::severity);
+  const Json document = {{"failures", failures},
+                         {"warnings", warnings},
+                         {"probed", probes},
+                         {"checks", ArrayOf(all, CheckJson)}};
   if (arguments.Has("json")) {
-    PrintDocument(
-        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, CheckJson)}});
+    PrintDocument(document);
   } else {
-    Print(Cat(Folded(TextOf(all, arguments.Has("verbose") || !is_all), kWordWidth + 2 + kIdWidth),
-              LastLine(all, probes, is_all)));
+    Print(Cat(Folded(TextOf(document.at("checks"), arguments.Has("verbose") || !is_all),
+                     kWordWidth + 2 + kIdWidth),
+              LastLine(document, is_all)));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
 }
@@ -291,7 +294,9 @@ void Examination::FindSharedReasons() {
     };
     const auto found =
         finding.error.empty() ? findings.end() : std::ranges::find_if(findings, shows_it);
-    finding.shown_by = found != findings.end() ? found->check : "";
+    if (found != findings.end()) {
+      finding.shown_by = found->shown_by.empty() ? found->check : found->shown_by;
+    }
   }
   for (Finding& finding : findings) {
     if (!finding.error.empty() && finding.severity == Severity::kFault && finding.fix == Fix()) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/doctor.h"

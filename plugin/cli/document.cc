@@ -39,4 +39,22 @@ std::string TableOf(const Json& rows, std::span<const Column> columns) {
   return table.Text();
 }
 
+Json FindingJson(const Finding& finding) {
+  return {{"what", finding.text},
+          {"verdict", NameOf(kSeverityNames, finding.severity)},
+          {"fix", finding.fix.command},
+          {"advice", finding.fix.advice}};
+}
+
+std::string ShowFix(const Json& finding) {
+  Fix fix = finding.at("fix").get<std::string>();
+  fix.advice = Printable(finding.at("advice").get<std::string>());
+  return fix.Line();
+}
+
+std::string ShowWithFix(const Json& finding) {
+  const std::string fix = ShowFix(finding);
+  return Cat(ShowPlain(finding.at("what")).text, fix.empty() ? "" : "; ", fix);
+}
+
 }  // namespace nomad_bridge::cli

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/finding.h"
 #include "plugin/cli/terminal.h"
 
 namespace nomad_bridge::cli {
@@ -35,6 +36,14 @@ struct Column {
 
 // Returns a table with a line for each of `rows`.
 [[nodiscard]] std::string TableOf(const Json& rows, std::span<const Column> columns);
+
+// Returns a finding as all documents have it: "what", "verdict", "fix" and "advice". The functions
+// below show these values.
+[[nodiscard]] Json FindingJson(const Finding& finding);
+// "fix: COMMAND", to be pasted as it is, or "advice: ..."; empty if there is nothing to do.
+[[nodiscard]] std::string ShowFix(const Json& finding);
+// "the lease of 172.26.64.2 belongs to nobody; fix: nomad alloc stop 5f3c1a2b"
+[[nodiscard]] std::string ShowWithFix(const Json& finding);
 
 // Returns null if `text` is empty.
 [[nodiscard]] inline Json OrNull(const std::string& text) {

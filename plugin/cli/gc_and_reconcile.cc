@@ -25,98 +25,88 @@ namespace {
 
 constexpr std::array kBothFlags = {kDryRunFlag, kJsonFlag};
 
-// Returns all findings: first the repaired ones, then those that are left.
+// Returns all findings, each once: first the repaired ones, then those that are left. If nothing is
+// repaired, several networks on a bridge find the same.
 FindingList AllOf(const Findings& findings) {
-  FindingList all = findings.repaired();
-  Append(all, findings.left());
+  FindingList all;
+  for (const FindingList* const list : {&findings.repaired(), &findings.left()}) {
+    for (const Finding& finding : *list) {
+      if (std::ranges::find(all, finding.text, &Finding::text) == all.end()) {
+        all.push_back(finding);
+      }
+    }
+  }
   return all;
 }
 
-// Returns a line for each failure, and for each finding that could not be repaired.
-std::vector<std::string> FailuresOf(const attachment::ReconcileReport& report) {
-  std::vector<std::string> failures = TextsOf(report.failed);
-  for (const Finding& finding : report.findings.left()) {
+Json MismatchJson(const Finding& finding) {
+  Json json = FindingJson(finding);
+  json["area"] = Text(finding.area);
+  json["owner"] = finding.owner;
+  json["text"] = finding.text;
+  json["repairable"] = finding.is_repairable;
+  return json;
+}
+
+Json IdJson(const AttachmentId& id) {
+  return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
+}
+
+Json DocumentOf(std::string_view command, const attachment::ReconcileReport& report) {
+  const FindingList found = AllOf(report.findings);
+  std::vector<std::string> failed = TextsOf(report.failed);
+  for (const Finding& finding : found) {
     if (report.findings.is_repairing() && !finding.is_repairable) {
       // The texts of other areas name their subject themselves.
       const bool is_containers =
           finding.area == Finding::Area::kPort || finding.area == Finding::Area::kLease;
-      failures.push_back(Cat(is_containers ? Format("container '{}': ", finding.owner) : "",
-                             finding.TextWithFix()));
+      failed.push_back(Cat(is_containers ? Format("container '{}': ", finding.owner) : "",
+                           finding.TextWithFix()));
     }
   }
-  return failures;
-}
-
-Json ToJson(std::string_view command, const attachment::ReconcileReport& report) {
-  const FindingList found = AllOf(report.findings);
-  const auto mismatch_json = [](const Finding& finding) -> Json {
-    return {{"area", Text(finding.area)},
-            {"owner", finding.owner},
-            {"text", finding.text},
-            {"repairable", finding.is_repairable},
-            {"fix", finding.fix.command},
-            {"advice", finding.fix.advice}};
-  };
-  const auto id_json = [](const AttachmentId& id) -> Json {
-    return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
-  };
   return {{"command", command},
           {"dryRun", !report.findings.is_repairing()},
           {"attachments", report.attachments},
-          {"found", ArrayOf(found, &Finding::text)},
-          {"mismatches", ArrayOf(found, mismatch_json)},
-          {"failed", FailuresOf(report)},
-          {"busy", ArrayOf(report.busy, id_json)}};
+          {"found", TextsOf(found)},
+          {"mismatches", ArrayOf(found, MismatchJson)},
+          {"failed", failed},
+          {"busy", ArrayOf(report.busy, IdJson)}};
 }
 
 // Returns "3 repaired", "nothing to repair" or "3 found wrong, 1 could not be repaired"; for a dry
 // run "2 to repair", "3 found wrong, 1 cannot be repaired" or "3 found wrong, 1 could not be
 // examined".
-std::string SummaryOf(std::string_view command, const attachment::ReconcileReport& report) {
-  const bool is_gc = command == kGc.name;
-  const bool is_repairing = report.findings.is_repairing();
+std::string SummaryOf(const Json& document) {
+  const bool is_gc = document.at("command") == kGc.name;
+  const bool is_dry_run = document.at("dryRun");
   const std::string_view act = is_gc ? "take back" : "repair";
   const std::string_view done = is_gc ? "taken back" : "repaired";
-  const std::size_t found = AllOf(report.findings).size();
-  if (const std::size_t failed = FailuresOf(report).size(); failed > 0) {
-    return Format("{} {}, {} could not be {}",
-                  found,
-                  is_gc ? "found" : "found wrong",
-                  failed,
-                  is_repairing ? done : "examined");
+  const Json& found = document.at("mismatches");
+  const std::string wrong = Cat(found.size(), is_gc ? " found, " : " found wrong, ");
+  if (const std::size_t failed = document.at("failed").size(); failed > 0) {
+    return Cat(wrong, failed, " could not be ", is_dry_run ? "examined" : done);
   }
-  if (found == 0) {
-    return Cat("nothing to ", act);
-  }
-  if (is_repairing) {
-    return Cat(found, ' ', done);
-  }
-  const auto& left = report.findings.left();
-  const auto not_ours = std::ranges::count(left, false, &Finding::is_repairable);
-  return not_ours == 0 ? Format("{} to {}", found, act)
-                       : Format("{} {}, {} cannot be {}",
-                                found,
-                                is_gc ? "found" : "found wrong",
-                                not_ours,
-                                done);
+  const auto not_ours = std::ranges::count_if(
+      found, [](const Json& each) -> bool { return !each.at("repairable"); });
+  return found.empty()   ? Cat("nothing to ", act)
+         : !is_dry_run   ? Cat(found.size(), ' ', done)
+         : not_ours == 0 ? Cat(found.size(), " to ", act)
+                         : Cat(wrong, not_ours, " cannot be ", done);
 }
 
-std::string TextOf(std::string_view command, const attachment::ReconcileReport& report) {
+std::string TextOf(const Json& document) {
   std::string text;
-  if (!report.findings.is_repairing()) {
-    for (const Finding& finding : report.findings.left()) {
-      const std::string fix = ShowFix(finding.fix);
-      text += Cat(Printable(finding.text), fix.empty() ? "" : "; ", fix, '\n');
-    }
+  for (const Json& finding : document.at("dryRun") ? document.at("mismatches") : Json::array()) {
+    const std::string line = Cat(ShowWithFix(finding), '\n');
+    text += finding.at("fix") == "" ? Folded(line, 2) : line;  // a command stays in one line
   }
-  text += Cat(Counted(report.attachments, "attachment"), "; ", SummaryOf(command, report));
-  if (!report.busy.empty()) {
-    text += Format(
-        "; {} left out, as {}",
-        report.busy.size(),
-        report.busy.size() == 1 ? "another command works on it" : "other commands work on them");
+  text += Cat(Counted(document.at("attachments"), "attachment"), "; ", SummaryOf(document));
+  if (const std::size_t busy = document.at("busy").size(); busy > 0) {
+    text += Format("; {} left out, as {}",
+                   busy,
+                   busy == 1 ? "another command works on it" : "other commands work on them");
   }
-  return text + '\n';
+  return Cat(text, '\n');
 }
 
 // Returns a function that shows a counter on stderr, if stderr is a terminal.
@@ -139,16 +129,16 @@ attachment::Progress ProgressOnTerminal(std::string_view command) {
 int Report(const Arguments& arguments,
            std::string_view command,
            const attachment::ReconcileReport& report) {
+  const Json document = DocumentOf(command, report);
   if (arguments.Has("json")) {
-    PrintDocument(ToJson(command, report));
+    PrintDocument(document);
   } else {
-    Print(TextOf(command, report));
+    Print(TextOf(document));
   }
-  const std::vector<std::string> failures = FailuresOf(report);
-  for (const std::string& failure : failures) {
-    LogLine("{}", Printable(failure));
+  for (const Json& failure : document.at("failed")) {
+    LogLine("{}", Printable(failure.get<std::string>()));
   }
-  return failures.empty() && report.findings.left().empty() ? kYes : kNo;
+  return document.at("failed").empty() && report.findings.left().empty() ? kYes : kNo;
 }
 
 int RunReconcile(const Arguments& arguments) {

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "netlink/conntrack/conntrack.h"
 #include "plugin/causes/trace.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
@@ -16,17 +15,82 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// Counts the connections of each published port.
-std::vector<std::size_t> CountConnections(state::Host& host, const state::Record& record) {
-  std::vector<conntrack::Endpoint> endpoints;
-  for (const portmap::DnatEntry& port : record.rules.ports) {
-    endpoints.push_back({.protocol = static_cast<std::uint8_t>(port.protocol),
-                         .address = port.container_ip,
-                         .port = port.container_port});
-  }
-  return endpoints.empty() ? std::vector<std::size_t>()
-                           : conntrack::Conntrack::In(host.netns).CountAnsweredBy(endpoints);
+// ---- the document
+
+constexpr Names<Section, 5> kSectionNames = {{{Section::kHost, "host"},
+                                              {Section::kPath, "path"},
+                                              {Section::kContainer, "container"},
+                                              {Section::kNote, "notes"},
+                                              {Section::kUnknown, "unknown"}}};
+
+using Result = causes::Station::Result;
+constexpr Names<Result, 3> kResultNames = {{{Result::kPassed, "passed"},
+                                            {Result::kFailed, "failed"},
+                                            {Result::kNotReached, "not reached"}}};
+
+Json WayJson(const NamedWay& named) {
+  return {{"connection", named.title},
+          {"answered", named.way.IsWhole()},
+          {"stations", ArrayOf(named.way.stations, [](const causes::Station& each) -> Json {
+             return {{"name", each.name}, {"state", NameOf(kResultNames, each.result)}};
+           })}};
 }
+
+Json DiagnosisJson(const Inspected& found) {
+  const std::optional<Finding> cause = found.FindCause();
+  Json json = {
+      {"cause", cause ? Json(cause->text) : Json()},
+      {"causes", Json::array()},
+      {"ways", ArrayOf(found.ways, WayJson)},
+      {"connections", found.connections.value_or(std::vector<std::size_t>())},
+      {"compared", {{"host", found.is_host_known}, {"container", found.is_container_known}}}};
+  for (const auto& [section, name] : kSectionNames) {
+    const FindingList in = found.In(section);
+    json[std::string(name)] = TextsOf(in);
+    for (const Finding& finding : section < Section::kNote ? in : FindingList()) {
+      Json& added = json["causes"].emplace_back(FindingJson(finding));
+      added["section"] = name;
+      added["isCause"] = finding == cause;
+    }
+  }
+  return json;
+}
+
+bool IsUnknown(const Json& attachment) {
+  const Json& diagnosis = attachment.at("diagnosis");
+  return !diagnosis.is_null() && !diagnosis.at("unknown").empty();
+}
+
+bool IsWell(const Json& attachment) {
+  const Json& diagnosis = attachment.at("diagnosis");
+  return attachment.at("state") != Text(State::kDead) && attachment.at("advice").is_null() &&
+         (diagnosis.is_null() || diagnosis.at("causes").empty());
+}
+
+Json InspectOne(state::Host& host,
+                const Attachment& attachment,
+                const Inventory& inventory,
+                const Question& question) {
+  Json json = ToJson(attachment, inventory);
+  json["advice"] = attachment.IsRecordLost() ? Json(kLostRecordAdvice) : Json();
+  json["diagnosis"] = Json();
+  json["policies"] = Json();
+  if (!attachment.record || !inventory.is_complete) {
+    return json;
+  }
+  const Inspected found = Inspect(host, attachment, question);
+  json["diagnosis"] = DiagnosisJson(found);
+  for (std::size_t i = 0; i < json["ports"].size(); ++i) {
+    json["ports"][i]["connections"] = found.connections ? Json(found.connections->at(i)) : Json();
+  }
+  // If policies cannot be read, the diagnosis has the reason.
+  if (!IsUnknown(json)) {
+    json["policies"] = PoliciesJson(host, attachment);
+  }
+  return json;
+}
+
+// ---- the document as text
 
 constexpr std::size_t kHeadWidth = 13;
 
@@ -34,234 +98,183 @@ std::string Head(std::string_view title) {
   return Padded(title, kHeadWidth);
 }
 
-std::string ShowLabels(const Attachment& attachment) {
-  std::string text = Cat(Head("Allocation"), attachment.Allocation());
-  for (const auto& [name, title] : {std::pair{cni::kJob, "job"},
-                                    std::pair{cni::kGroup, "group"},
-                                    std::pair{cni::kNamespace, "namespace"}}) {
-    if (const std::string& label = attachment.Label(name); !label.empty()) {
-      text += Cat("  ", title, ' ', label);
-    }
-  }
-  return Cat(text, "  network ", attachment.id.network, '\n');
+std::string ShowText(const Json& text) {
+  return ShowPlain(text).text;
 }
 
-std::string ShowPublished(const state::Record& record, const std::vector<std::size_t>& counts) {
+// Shows each value in a line of its own, all under one heading; returns nothing without values.
+std::string UnderHead(std::string_view title,
+                      const Json& values,
+                      std::string (*show)(const Json&) = ShowText) {
   std::string text;
-  for (std::size_t i = 0; i < record.rules.ports.size(); ++i) {
-    const portmap::DnatEntry& port = record.rules.ports[i];
-    const std::string any = port.container_ip.is_ipv4() ? "0.0.0.0" : "[::]";
-    text +=
-        Format("{}{} {}:{} -> {}:{}{}\n",
-               Head(i == 0 ? "Published" : ""),
-               Text(port.protocol),
-               port.host_ip ? Bracketed(*port.host_ip) : any,
-               port.host_port,
-               Bracketed(port.container_ip),
-               port.container_port,
-               counts.at(i) == 0 ? "" : Format("   {} now", Counted(counts.at(i), "connection")));
+  for (const Json& value : values) {
+    text += Cat(Head(text.empty() ? title : ""), show(value), '\n');
   }
   return text;
 }
 
-std::string ShowInterface(const Attachment& attachment, const Inventory& inventory) {
-  if (attachment.host_veth.empty()) {
-    return "";
-  }
-  std::string text = Format("{}{} on {} <-> {}",
-                            Head("Interface"),
-                            attachment.host_veth,
-                            OrDash(BridgeOf(attachment, inventory)),
-                            attachment.id.ifname);
-  if (attachment.link && attachment.link->counters) {
-    const auto& [received, sent] = *attachment.link->counters;
-    text += Format("   in {}  out {}  dropped {}",
-                   ShowBytes(sent.bytes),
-                   ShowBytes(received.bytes),
-                   received.dropped + sent.dropped);
+std::string ShowLabels(const Json& attachment) {
+  std::string text = Cat(Head("Allocation"), PlainText(attachment.at("allocation")));
+  for (const char* const label : {"job", "group", "namespace", "network"}) {
+    if (const Json& value = attachment.at(label); !value.is_null()) {
+      text += Cat("  ", label, ' ', PlainText(value));
+    }
   }
   return Cat(text, '\n');
 }
 
-// Puts the lines under one heading; returns nothing if there are none.
-std::string UnderHead(std::string_view title, const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) {
-    text += Cat(Head(text.empty() ? title : ""), Printable(line), '\n');
-  }
-  return text;
+std::string ShowPort(const Json& port) {
+  const auto address = [&](const char* key) {
+    return Bracketed(Ip::Parse(port.at(key).get<std::string>()).value());
+  };
+  const Json& connections = port.at("connections");
+  const std::string target = address("containerIp");
+  const std::string any = target.starts_with('[') ? "[::]" : "0.0.0.0";
+  return Format("{} {}:{} -> {}:{}{}",
+                PlainText(port.at("protocol")),
+                port.at("hostIp").is_null() ? any : address("hostIp"),
+                PlainText(port.at("hostPort")),
+                target,
+                PlainText(port.at("containerPort")),
+                connections.is_null() || connections == 0
+                    ? ""
+                    : Format("   {} now", Counted(connections, "connection")));
 }
 
-// Shows each finding with its fix below; neighbouring ones with the same fix show it once. `arrow`
-// marks the cause.
-std::string ShowSide(std::string_view title,
-                     const FindingList& findings,
-                     const std::optional<Finding>& cause,
-                     std::string_view arrow,
-                     bool is_known) {
-  if (findings.empty()) {
-    return Cat(Head(title), is_known ? Coloured("ok", Colour::kGood) : "?", '\n');
+std::string ShowInterface(const Json& attachment) {
+  if (attachment.at("hostVeth").is_null()) {
+    return "";
   }
+  std::string text = Format("{}{} on {} <-> {}",
+                            Head("Interface"),
+                            PlainText(attachment.at("hostVeth")),
+                            PlainText(attachment.at("bridge")),
+                            PlainText(attachment.at("interface")));
+  const Json& received = attachment.at("received");
+  const Json& sent = attachment.at("sent");
+  if (!received.is_null()) {
+    text += Format(
+        "   in {}  out {}  dropped {}",
+        ShowBytes(received.at("bytes")),
+        ShowBytes(sent.at("bytes")),
+        received.at("dropped").get<std::uint64_t>() + sent.at("dropped").get<std::uint64_t>());
+  }
+  return Cat(text, '\n');
+}
+
+// "tcp 8080  eth0 ✓  prerouting ✓  route ✗  forward  nomad  container  service  answer"
+std::string ShowWay(const Json& way) {
+  const bool is_utf8 = ShowsUtf8();
+  const auto mark = [&](const Json& state) -> std::string {
+    return state == NameOf(kResultNames, Result::kPassed)
+               ? Coloured(is_utf8 ? " ✓" : " ok", Colour::kGood)
+           : state == NameOf(kResultNames, Result::kFailed)
+               ? Coloured(is_utf8 ? " ✗" : " X", Colour::kBad)
+               : "";
+  };
+  return Cat(PlainText(way.at("connection")),
+             "  ",
+             Joined(way.at("stations"), "  ", [&](const Json& each) {
+               return Cat(ShowText(each.at("name")), mark(each.at("state")));
+             }));
+}
+
+// Shows the findings of a section, each with its fix below; neighbouring ones with the same fix
+// show it once. `arrow` marks the cause.
+std::string ShowSection(std::string_view title, const Json& findings, std::string_view arrow) {
   std::string text;
   for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
     text += Format("{}{}{}\n",
                    Head(text.empty() ? title : ""),
-                   Coloured(Printable(finding->text), Colour::kBad),
-                   *finding == cause ? arrow : "");
-    if (std::next(finding) == findings.end() || std::next(finding)->fix != finding->fix) {
-      text += Cat(Head(""), ShowFix(finding->fix), '\n');
+                   Coloured(ShowText(finding->at("what")), Colour::kBad),
+                   finding->at("isCause") ? arrow : "");
+    const std::string fix = ShowFix(*finding);
+    if (std::next(finding) == findings.end() || ShowFix(*std::next(finding)) != fix) {
+      text += Cat(Head(""), fix, '\n');
     }
   }
   return text;
 }
 
-// An attachment to inspect. `found` is nullopt if it could not be inspected.
-struct Shown {
-  const Attachment* attachment;
-  std::optional<Inspected> found;
-  bool is_to = false;  // -to was given
-
-  [[nodiscard]] bool IsWell() const {
-    return attachment->state != State::kDead && !attachment->IsRecordLost() &&
-           (!found || found->IsWell());
-  }
-  [[nodiscard]] bool IsUnknown() const { return found && found->IsUnknown(); }
-  // If policies cannot be read, the findings have the reason.
-  [[nodiscard]] bool CanReadPolicies() const { return found && !IsUnknown(); }
-};
-
-Shown InspectOne(state::Host& host,
-                 const Attachment& attachment,
-                 const Inventory& inventory,
-                 const Question& question) {
-  return {.attachment = &attachment,
-          .found = attachment.record && inventory.is_complete
-                       ? std::optional(Inspect(host, attachment, question))
-                       : std::nullopt,
-          .is_to = question.to.has_value()};
-}
-
-// "eth0 ✓  prerouting ✓  route ✗  forward  nomad  container  service  answer"
-std::string ShowWay(const NamedWay& named) {
-  using State = causes::Station::State;
-  const bool is_utf8 = ShowsUtf8();
-  const auto mark = [&](State state) -> std::string {
-    switch (state) {
-      case State::kPassed:
-        return Coloured(is_utf8 ? " ✓" : " ok", Colour::kGood);
-      case State::kFailed:
-        return Coloured(is_utf8 ? " ✗" : " X", Colour::kBad);
-      case State::kNotReached:
-        return "";
+std::string ShowDiagnosis(const Json& diagnosis, std::string_view arrow) {
+  const auto show = [&](std::string_view title, const char* section) {
+    Json on = Json::array();
+    std::ranges::copy_if(diagnosis.at("causes"), std::back_inserter(on), [&](const Json& each) {
+      return each.at("section") == section;
+    });
+    const Json& compared = diagnosis.at("compared");
+    if (!on.empty() || !compared.contains(section)) {
+      return ShowSection(title, on, arrow);
     }
-    return "";
+    return Cat(Head(title), compared.at(section) ? Coloured("ok", Colour::kGood) : "?", '\n');
   };
-  return Cat(named.title, "  ", Joined(named.way.stations, "  ", [&](const causes::Station& each) {
-               return Cat(Printable(each.name), mark(each.state));
-             }));
+  return Cat(UnderHead("Way", diagnosis.at("ways"), ShowWay),
+             show("Host side", "host"),
+             show("Path", "path"),
+             show("Container", "container"),
+             UnderHead("Unknown", diagnosis.at("unknown")),
+             UnderHead("Note", diagnosis.at("notes")));
 }
 
-std::string ShowWays(const std::vector<NamedWay>& ways) {
-  std::string text;
-  for (const NamedWay& way : ways) {
-    text += Cat(Head(text.empty() ? "Way" : ""), ShowWay(way), '\n');
+std::string ShowAttachment(const Json& attachment, bool is_to) {
+  const Json& ports = attachment.at("ports");
+  const Json& diagnosis = attachment.at("diagnosis");
+  const Cell state = ShowState(attachment.at("state"));
+  const std::string_view arrow = ports.empty() || is_to ? "      <- why there is no answer"
+                                                        : "      <- why the port does not answer";
+  return Cat(ShowLabels(attachment),
+             ports.empty()
+                 ? Cat(Head("Address"), ShowAddresses(attachment.at("addresses")).text, '\n')
+                 : UnderHead("Published", ports, ShowPort),
+             ShowInterface(attachment),
+             UnderHead("Policies", ShowPolicies(attachment.at("policies"))),
+             Head("State"),
+             Coloured(state.text, state.colour),
+             '\n',
+             attachment.at("advice").is_null()
+                 ? ""
+                 : Cat(Head(""), "advice: ", PlainText(attachment.at("advice")), '\n'),
+             diagnosis.is_null() ? "" : ShowDiagnosis(diagnosis, arrow));
+}
+
+// "allocation '5f3c1a2b' (web/api): ok"; with the cause, or else the first other fault, and its
+// fix, or else what could not be looked at.
+std::string ShowShortly(const Json& attachment) {
+  const Json& diagnosis = attachment.at("diagnosis");
+  std::string answer = diagnosis.is_null() ? PlainText(attachment.at("state")) : "ok";
+  if (IsUnknown(attachment)) {
+    answer = ShowText(diagnosis.at("unknown").front());
   }
-  return text;
+  if (!IsWell(attachment) && !diagnosis.is_null()) {
+    const Json& causes = diagnosis.at("causes");
+    const auto cause =
+        std::ranges::find_if(causes, [](const Json& each) -> bool { return each.at("isCause"); });
+    answer = ShowWithFix(cause == causes.end() ? causes.front() : *cause);
+  }
+  return Format("allocation {}: {}\n", ShowName(attachment), answer);
 }
 
-Json WayJson(const NamedWay& named) {
-  constexpr std::array kStates = {"passed", "failed", "not reached"};
-  return {{"connection", named.title},
-          {"answered", named.way.IsWhole()},
-          {"stations", ArrayOf(named.way.stations, [&](const causes::Station& each) {
-             return Json{{"name", each.name},
-                         {"state", kStates.at(static_cast<std::size_t>(each.state))}};
-           })}};
+std::string ShowTrace(const Json& lines) {
+  constexpr const char* kNothing = "nothing came to the node's rules";
+  return lines.is_null() ? "" : UnderHead("Trace", lines.empty() ? Json({kNothing}) : lines);
 }
 
-std::string ShowFindings(const Shown& shown) {
-  const Inspected& found = *shown.found;
-  const bool has_ports = !shown.attachment->record->rules.ports.empty();
-  const std::optional<Finding> cause =
-      has_ports || !found.ways.empty() ? found.FindCause() : std::nullopt;
-  const std::string_view arrow = has_ports && !shown.is_to ? "      <- why the port does not answer"
-                                                           : "      <- why there is no answer";
-  const auto show = [&](std::string_view title, Side side, bool is_known) {
-    return ShowSide(title, found.On(side), cause, arrow, is_known);
+// Shows several allocations in short; several attachments of one allocation are shown whole.
+std::string TextOf(const Json& document, const Arguments& arguments) {
+  const Json& all = document.at("attachments");
+  const auto is_of_another = [&](const Json& each) {
+    return each.at("containerId") != all.front().at("containerId");
   };
-  return Cat(show("Host side", Side::kHost, found.is_host_known),
-             found.On(Side::kPath).empty() ? "" : show("Path", Side::kPath, true),
-             show("Container", Side::kContainer, found.is_container_known),
-             UnderHead("Unknown", TextsOf(found.On(Side::kUnknown))),
-             UnderHead("Note", TextsOf(found.On(Side::kNote))));
+  const bool is_short = arguments.Has("quiet") || std::ranges::any_of(all, is_of_another);
+  const auto show_whole = [&](const Json& each) {
+    return ShowAttachment(each, arguments.Has("to"));
+  };
+  return Cat(is_short ? Folded(Joined(all, "", ShowShortly), 2)
+                      : Folded(Joined(all, "\n", show_whole), kHeadWidth),
+             Folded(ShowTrace(document.at("trace")), kHeadWidth));
 }
 
-// "'5f3c1a2b' (web/api): ok"; with the cause, or the first other finding, and its fix.
-std::string ShowShortly(const Shown& shown) {
-  const Attachment& attachment = *shown.attachment;
-  const std::string name = Cat("allocation ", attachment.Named(), ": ");
-  if (!shown.found) {
-    return Cat(name, Text(attachment.state), '\n');
-  }
-  std::optional<Finding> wrong = shown.found->FindCause();
-  for (const Finding& finding : shown.found->findings) {
-    wrong = wrong || SideOf(finding) == Side::kNote ? wrong : std::optional(finding);
-  }
-  return Cat(name, wrong ? Printable(wrong->TextWithFix()) : std::string("ok"), '\n');
-}
-
-std::string ShowAttachment(state::Host& host, const Shown& shown, const Inventory& inventory) {
-  const Attachment& attachment = *shown.attachment;
-  std::string text = ShowLabels(attachment);
-  if (shown.found) {
-    text += ShowPublished(*attachment.record, CountConnections(host, *attachment.record));
-  }
-  if (!attachment.record || attachment.record->rules.ports.empty()) {
-    text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
-  }
-  text += ShowInterface(attachment, inventory);
-  const Cell state = ShowState(attachment);
-  if (shown.CanReadPolicies()) {
-    text += UnderHead("Policies", ShowPolicies(host, attachment));
-  }
-  text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
-  if (attachment.IsRecordLost()) {
-    text += Cat(Head(""), "advice: ", kLostRecordAdvice, '\n');
-  }
-  return shown.found ? Cat(text, ShowWays(shown.found->ways), ShowFindings(shown)) : text;
-}
-
-Json CauseJson(const Finding& finding) {
-  return {{"what", finding.text}, {"fix", finding.fix.command}, {"advice", finding.fix.advice}};
-}
-
-Json FindingsJson(state::Host& host, const Shown& shown) {
-  if (!shown.found) {
-    return {};
-  }
-  const Inspected& found = *shown.found;
-  const std::optional<Finding> cause = found.FindCause();
-  FindingList all;
-  for (const Side side : {Side::kHost, Side::kPath, Side::kContainer}) {
-    Append(all, found.On(side));
-  }
-  return {{"host", TextsOf(found.On(Side::kHost))},
-          {"path", TextsOf(found.On(Side::kPath))},
-          {"container", TextsOf(found.On(Side::kContainer))},
-          {"notes", TextsOf(found.On(Side::kNote))},
-          {"unknown", TextsOf(found.On(Side::kUnknown))},
-          {"cause", cause ? Json(cause->text) : Json()},
-          {"causes", ArrayOf(all, CauseJson)},
-          {"ways", ArrayOf(found.ways, WayJson)},
-          {"connections", CountConnections(host, *shown.attachment->record)}};
-}
-
-Json AttachmentJson(state::Host& host, const Shown& shown, const Inventory& inventory) {
-  Json json = ToJson(*shown.attachment, inventory);
-  json["diagnosis"] = FindingsJson(host, shown);
-  json["policies"] = shown.CanReadPolicies() ? PoliciesJson(host, *shown.attachment) : Json();
-  return json;
-}
+// ---- the question
 
 // The client of -from: ADDRESS or ADDRESS%INTERFACE.
 struct Client {
@@ -285,8 +298,6 @@ Client ClientOf(const Arguments& arguments) {
   client.link = percent == from->npos ? "" : from->substr(percent + 1);
   return client;
 }
-
-// ---- the question
 
 // Returns the address, or the first address of the allocation with that name. Returns nullopt if it
 // is a name that only the allocation in question can look up.
@@ -359,9 +370,9 @@ std::optional<causes::Connection> ConnectionTo(state::Host& host,
   const Ip& client = *question.client;
   const portmap::DnatEntry* chosen = nullptr;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
-    const bool is_asked_for = std::to_string(port.host_port) == question.name;
+    const bool is_named = std::to_string(port.host_port) == question.name;
     if (client.family() == port.container_ip.family() &&
-        (chosen == nullptr || (is_asked_for && chosen->host_port != port.host_port))) {
+        (chosen == nullptr || (is_named && chosen->host_port != port.host_port))) {
       chosen = &port;
     }
   }
@@ -393,30 +404,9 @@ std::optional<causes::Traced> RunTrace(state::Host& host,
   return causes::TraceClient(host, *connection, FromNow(kPatience));
 }
 
-std::string ShowTrace(const causes::Traced& traced) {
-  const std::vector<std::string> nothing = {"nothing came to the node's rules"};
-  return Folded(UnderHead("Trace", traced.lines.empty() ? nothing : traced.lines), kHeadWidth);
-}
-
-// Shows several allocations in short; several attachments of one allocation are shown whole.
-std::string ShowAll(state::Host& host,
-                    const std::vector<Shown>& all,
-                    const Inventory& inventory,
-                    bool is_quiet) {
-  const auto is_of_another = [&](const Shown& each) {
-    return each.attachment->id.container_id != all.front().attachment->id.container_id;
-  };
-  if (is_quiet || std::ranges::any_of(all, is_of_another)) {
-    return Folded(Joined(all, "", ShowShortly), 2);
-  }
-  return Folded(
-      Joined(all, "\n", [&](const Shown& each) { return ShowAttachment(host, each, inventory); }),
-      kHeadWidth);
-}
-
 int RunInspect(const Arguments& arguments) {
   const Client client = ClientOf(arguments);
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   if (!client.link.empty() && !host.net.FindLink(client.link)) {
     throw UsageError(Format("-from: this node has no interface '{}'", client.link));
   }
@@ -434,33 +424,25 @@ int RunInspect(const Arguments& arguments) {
                              .to = TargetOf(arguments, inventory),
                              .probes = !arguments.Has("no-probe")};
   CheckTarget(question, found);
-  std::vector<Shown> all;
-  for (const Attachment* const each : found) {
-    all.push_back(InspectOne(host, *each, inventory, question));
-  }
+  const Json all = ArrayOf(
+      found, [&](const Attachment* each) { return InspectOne(host, *each, inventory, question); });
   const std::optional<causes::Traced> traced =
       RunTrace(host, *found.front(), question, arguments.Has("trace"));
+  const Json document = {{"attachments", all}, {"trace", traced ? Json(traced->lines) : Json()}};
   if (arguments.Has("json")) {
-    const auto attachment_json = [&](const Shown& each) {
-      return AttachmentJson(host, each, inventory);
-    };
-    PrintDocument({{"attachments", ArrayOf(all, attachment_json)},
-                   {"trace", traced ? Json(traced->lines) : Json()}});
+    PrintDocument(document);
   } else {
-    Print(ShowAll(host, all, inventory, arguments.Has("quiet")));
-    Print(traced ? ShowTrace(*traced) : "");
+    Print(TextOf(document, arguments));
   }
   if (!inventory.is_complete) {
     return kUnknown;
   }
   using Outcome = causes::Traced::Outcome;
   const Outcome outcome = traced ? traced->outcome : Outcome::kAnswered;
-  if (outcome == Outcome::kUnanswered || !std::ranges::all_of(all, &Shown::IsWell)) {
+  if (outcome == Outcome::kUnanswered || !std::ranges::all_of(all, IsWell)) {
     return kNo;
   }
-  const bool is_unknown =
-      outcome == Outcome::kUnknown || std::ranges::any_of(all, &Shown::IsUnknown);
-  return is_unknown ? kUnknown : kYes;
+  return outcome == Outcome::kUnknown || std::ranges::any_of(all, IsUnknown) ? kUnknown : kYes;
 }
 
 constexpr std::array kInspectFlags = {

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
+#include "netlink/conntrack/conntrack.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/causes/explain.h"
 #include "plugin/causes/in_container.h"
@@ -27,6 +28,18 @@ using Severity = Finding::Severity;
 using causes::Connection;
 using causes::Listening;
 
+Section SectionOf(const Finding& finding) {
+  if (!finding.error.empty()) {
+    return Section::kUnknown;
+  }
+  if (finding.severity == Severity::kNote && !finding.ends) {
+    return Section::kNote;
+  }
+  return finding.area == Area::kNode        ? Section::kPath
+         : finding.area == Area::kContainer ? Section::kContainer
+                                            : Section::kHost;
+}
+
 class Inspection {
  public:
   Inspection(state::Host& host, const Attachment& attachment, const Question& question)
@@ -34,7 +47,9 @@ class Inspection {
         attachment_(attachment),
         record_(*attachment.record),
         question_(question),
-        client_(question.client) {}
+        client_(question.client) {
+    result_.is_asked = !record_.rules.ports.empty() || question.to || client_;
+  }
 
   // The namespace may disappear at any moment.
   Inspected Run() {
@@ -50,6 +65,7 @@ class Inspection {
     if (result_.ways.empty() && are_rules_whole_) {
       Try([&] { LookForDrops(); });
     }
+    Try([&] { CountConnections(); });
     return std::move(result_);
   }
 
@@ -124,7 +140,7 @@ class Inspection {
     constexpr std::array kOthers = {Area::kLease, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
     const auto is_concerned = [&](const portmap::DnatEntry& port) {
       const Family family = port.container_ip.family();
-      return IsMeant(port) && finding.family.value_or(family) == family;
+      return IsAskedFor(port) && finding.family.value_or(family) == family;
     };
     return finding.ends && !Contains(kOthers, finding.area) &&
            !rules::IsOfOtherPolicies(host_.policy.Program(), record_.Workload(), finding.chain) &&
@@ -299,7 +315,7 @@ class Inspection {
 
   Published ProbePublished(const portmap::DnatEntry& port, Listening listening) {
     Published published{.port = port, .listening = std::move(listening)};
-    published.is_asked_for = IsMeant(port);
+    published.is_asked_for = IsAskedFor(port);
     if (client_ && client_->family() != port.container_ip.family()) {
       return published;
     }
@@ -377,7 +393,7 @@ class Inspection {
   }
 
   // Returns whether `port` is in question; all are, unless the typed name is a port.
-  [[nodiscard]] bool IsMeant(const portmap::DnatEntry& port) const {
+  [[nodiscard]] bool IsAskedFor(const portmap::DnatEntry& port) const {
     const auto is_named = [&](const portmap::DnatEntry& each) {
       return std::to_string(each.host_port) == question_.name;
     };
@@ -473,6 +489,18 @@ class Inspection {
     Add(firewall::FindForeignDrops(host_.nft, record_.rules.forward_hook.accept_mark_bit));
   }
 
+  void CountConnections() {
+    std::vector<conntrack::Endpoint> endpoints;
+    for (const portmap::DnatEntry& port : record_.rules.ports) {
+      endpoints.push_back({.protocol = static_cast<std::uint8_t>(port.protocol),
+                           .address = port.container_ip,
+                           .port = port.container_port});
+    }
+    result_.connections = endpoints.empty()
+                              ? std::vector<std::size_t>()
+                              : conntrack::Conntrack::In(host_.netns).CountAnsweredBy(endpoints);
+  }
+
   state::Host& host_;
   const Attachment& attachment_;
   const state::Record& record_;
@@ -488,39 +516,23 @@ class Inspection {
 
 }  // namespace
 
-Side SideOf(const Finding& finding) {
-  if (!finding.error.empty()) {
-    return Side::kUnknown;
-  }
-  if (finding.severity == Severity::kNote && !finding.ends) {
-    return Side::kNote;
-  }
-  return finding.area == Area::kNode        ? Side::kPath
-         : finding.area == Area::kContainer ? Side::kContainer
-                                            : Side::kHost;
-}
-
-FindingList Inspected::On(Side side) const {
-  FindingList on;
-  std::ranges::copy_if(
-      findings, std::back_inserter(on), [&](const Finding& each) { return SideOf(each) == side; });
-  return on;
+FindingList Inspected::In(Section section) const {
+  FindingList in;
+  std::ranges::copy_if(findings, std::back_inserter(in), [&](const Finding& each) {
+    return SectionOf(each) == section;
+  });
+  return in;
 }
 
 std::optional<Finding> Inspected::FindCause() const {
-  for (const Side side : {Side::kHost, Side::kPath, Side::kContainer}) {
-    const FindingList on = On(side);
-    const auto ends = std::ranges::find_if(on, &Finding::ends);
-    if (ends != on.end()) {
+  for (const Section section : {Section::kHost, Section::kPath, Section::kContainer}) {
+    const FindingList in = In(section);
+    const auto ends = std::ranges::find_if(in, &Finding::ends);
+    if (is_asked && ends != in.end()) {
       return *ends;
     }
   }
   return std::nullopt;
-}
-
-bool Inspected::IsWell() const {
-  return std::ranges::all_of(findings,
-                             [](const Finding& each) { return SideOf(each) >= Side::kNote; });
 }
 
 Inspected Inspect(state::Host& host, const Attachment& attachment, const Question& question) {

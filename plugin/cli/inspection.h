@@ -1,7 +1,7 @@
 // What is wrong with one attachment, for `inspect`: our own side of the node, the container, what
 // the kernel does with a connection (causes/probe.h), and what a probe cannot see.
 //
-// Shapes   Findings in the order of the checks; FindCause() goes by side. Those about a connection
+// Shapes   Findings in the order of the checks; FindCause() goes by section. Those about a connection
 //          that was answered have `ends` false, unless they are beyond the probe.
 // Root     is needed for everything.
 // Changes  nothing permanently. Skips our side if the attachment's lock is taken: a command is
@@ -9,6 +9,8 @@
 // Errors   kKernel
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,22 +44,22 @@ struct NamedWay {
   causes::Way way;
 };
 
-// The side of the attachment that a finding is about, as inspect shows it. kNote: no fault.
-// kUnknown: a check failed. Faults come before kNote.
-enum class Side { kHost, kPath, kContainer, kNote, kUnknown };
-[[nodiscard]] Side SideOf(const Finding& finding);
+// The section in which inspect shows a finding. kNote: no fault. kUnknown: a check failed. Faults
+// come before kNote.
+enum class Section { kHost, kPath, kContainer, kNote, kUnknown };
 
 struct Inspected {
   FindingList findings;
   std::vector<NamedWay> ways;
-  bool is_host_known = true;       // false: nothing was compared, or not all
+  std::optional<std::vector<std::size_t>> connections;  // of each published port; nullopt: unknown
+  bool is_host_known = true;                            // false: nothing was compared, or not all
   bool is_container_known = true;  // false: a check of the container, or of the way to it, failed
+  bool is_asked = true;  // false: no port is published, and neither a client nor a target is named
 
-  [[nodiscard]] FindingList On(Side side) const;
-  // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found.
+  [[nodiscard]] FindingList In(Section section) const;
+  // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found, or if no
+  // connection is in question.
   [[nodiscard]] std::optional<Finding> FindCause() const;
-  [[nodiscard]] bool IsWell() const;
-  [[nodiscard]] bool IsUnknown() const { return !On(Side::kUnknown).empty(); }
 };
 
 [[nodiscard]] Inspected Inspect(state::Host& host,

@@ -179,8 +179,7 @@ Json PoliciesJson(state::Host& host, const Attachment& attachment) {
   return json;
 }
 
-std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attachment) {
-  const Json policies = PoliciesJson(host, attachment);
+std::vector<std::string> ShowPolicies(const Json& policies) {
   if (policies.is_null() || (policies.at("reachedBy") == "-" && policies.at("reachesBy") == "-")) {
     return {};
   }

@@ -78,11 +78,10 @@ struct RuleCount : policy::CounterOf {
 [[nodiscard]] std::vector<RuleCount> CountByRule(state::Host& host);
 [[nodiscard]] Json RuleJson(const RuleCount& count);
 
-// For `inspect`: returns lines with the policies that apply to the attachment, and how many
-// connections their rules have refused, of any allocation. Empty without policies, or if none
-// applies.
-[[nodiscard]] std::vector<std::string> ShowPolicies(state::Host& host,
-                                                    const Attachment& attachment);
+// For `inspect`: returns the policies that apply to the attachment, and how many connections their
+// rules have refused, of any allocation; null without policies.
 [[nodiscard]] Json PoliciesJson(state::Host& host, const Attachment& attachment);
+// Returns lines with the values of PoliciesJson(); empty if no policy applies.
+[[nodiscard]] std::vector<std::string> ShowPolicies(const Json& policies);
 
 }  // namespace nomad_bridge::cli

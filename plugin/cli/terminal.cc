@@ -136,10 +136,6 @@ bool KeyMode::Await(std::chrono::milliseconds patience) const {
   return ::poll(&input, 1, static_cast<int>(patience.count())) > 0;
 }
 
-std::string ShowFix(const Fix& fix) {
-  return fix.command.empty() ? Printable(fix.Line()) : fix.Line();
-}
-
 std::string Coloured(std::string_view text, Colour colour) {
   if (colour == Colour::kNone || !ShowsColours()) {
     return std::string(text);

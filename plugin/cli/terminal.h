@@ -17,8 +17,6 @@
 
 #include <termios.h>
 
-#include "base/fix.h"
-
 namespace nomad_bridge::cli {
 
 // Prints to stdout.
@@ -45,10 +43,6 @@ class KeyMode {
 
 enum class Colour { kNone, kGood, kDoubtful, kBad };
 
-// Returns "fix: nomad-bridge gc". Quotes words of a command if needed, and changes nothing else, so
-// that the command can be pasted.
-[[nodiscard]] std::string ShowFix(const Fix& fix);
-
 // Returns `text` with the colour's codes, if stdout shows colours.
 [[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
 
@@ -56,7 +50,7 @@ enum class Colour { kNone, kGood, kDoubtful, kBad };
 [[nodiscard]] bool ShowsUtf8();
 
 // Returns `text` with its long lines broken at spaces, to fit the terminal; their continuations
-// begin with `indent` spaces. Lines to be pasted (see ShowFix) stay whole. If stdout is no
+// begin with `indent` spaces. Commands to be pasted ("fix: ...") stay whole. If stdout is no
 // terminal, all lines stay whole.
 [[nodiscard]] std::string Folded(const std::string& text, std::size_t indent);
 

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/about.h"
@@ -37,16 +39,21 @@ state::Record IntentOfNetwork(state::Host& host,
   return record;
 }
 
-// Logs which chains of other programs drop what our rules accept. Only their owners can change
-// them.
-void WarnOfForeignDrops(state::Host& host) {
-  const std::optional<firewall::About> about = firewall::FindAbout(host.nft);
-  if (!about) {
-    return;  // our rules accept nothing yet
+// Returns that Nomad finds no network, and which chains of other programs drop what our rules
+// accept. Only their owners can change them. REQUIRES: the bridges are up
+FindingList FindWarnings(state::Host& host,
+                         const Arguments& arguments,
+                         const std::vector<std::string>& files) {
+  FindingList found;
+  if (std::optional<Finding> none =
+          arguments.operands.empty() ? FindNoNetwork(files) : std::nullopt) {
+    found.push_back(*std::move(none));
   }
-  for (const Finding& drop : firewall::FindForeignDrops(host.nft, about->accept_mark_bit)) {
-    LogLine("{}", drop.TextWithFix());
+  // Without our tables, our rules accept nothing yet.
+  if (const std::optional<firewall::About> about = firewall::FindAbout(host.nft)) {
+    Append(found, firewall::FindForeignDrops(host.nft, about->accept_mark_bit));
   }
+  return found;
 }
 
 // Creates what the attachment of `record` would share with others. In mode kLook, creates nothing,
@@ -66,70 +73,59 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   return findings.TextsLeft();
 }
 
-// A network of ours in a file: what was made or, in mode kLook, what would be made.
-struct BroughtUp {
-  std::string network;
-  std::string file;
-  std::string bridge;  // or the gateway of a VLAN; empty if none has to be made
-  std::vector<Cidr> addresses = {};
-  bool is_left_out = false;
-  std::vector<std::string> missing = {};  // only in mode kLook
-};
-
-std::vector<BroughtUp> BringUp(state::Host& host, const std::string& file, Mode mode) {
-  std::vector<BroughtUp> all;
-  for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
-    const std::optional<config::Config> config = FindConfig(plugin);
-    if (!config) {
-      continue;
-    }
-    state::Record record = IntentOfNetwork(host, plugin, *config);
-    BroughtUp each = {
-        .network = plugin.request.id.network, .file = file, .bridge = record.link.gateway_ifname};
-    if (!record.link.bridge.empty() && record.link.gateways.empty()) {
-      // This may be the node's own bridge to its LAN, and the program that sets it up may run after
-      // us.
-      each.bridge = record.link.bridge;
-      each.is_left_out = true;
-    } else {
-      link::DescribeBridge(host, record);
-      each.missing = Prepare(host, record, mode);
-      each.addresses = record.link.gateways;
-    }
-    if (!each.bridge.empty() || !each.missing.empty()) {
-      all.push_back(std::move(each));
-    }
+// Brings up a network of ours in a file. Returns what was made or, in mode kLook, what would be
+// made; null if nothing has to be made.
+Json BringUp(state::Host& host, state::Record record, Mode mode) {
+  // Without a gateway, this may be the node's own bridge to its LAN, and the program that sets it
+  // up may run after us.
+  const bool is_left_out = !record.link.bridge.empty() && record.link.gateways.empty();
+  std::vector<std::string> missing;
+  if (!is_left_out) {
+    link::DescribeBridge(host, record);
+    missing = Prepare(host, record, mode);
   }
-  return all;
-}
-
-std::string TextOf(const BroughtUp& each) {
-  if (each.is_left_out) {
-    return Format("network '{}' is left out: the bridge '{}' gets no gateway of ours\n",
-                  each.network,
-                  each.bridge);
+  const std::string& bridge = is_left_out ? record.link.bridge : record.link.gateway_ifname;
+  if (bridge.empty() && missing.empty()) {
+    return {};
   }
-  std::string text;
-  for (const std::string& missing : each.missing) {
-    text += Format("network '{}': {}\n", each.network, missing);
-  }
-  return !text.empty() ? text
-                       : Format("network '{}' is up: {} {}\n",
-                                each.network,
-                                each.bridge,
-                                Joined(each.addresses, " "));
-}
-
-Json ToJson(const BroughtUp& each) {
-  return {{"network", each.network},
-          {"file", each.file},
+  return {{"network", record.id.network},
           {"state",
-           each.is_left_out       ? "left out"
-           : each.missing.empty() ? "up"
-                                  : "to make"},
-          {"bridge", each.bridge.empty() ? Json() : Json(each.bridge)},
-          {"addresses", ArrayOf(each.addresses, &Cidr::Text)},
-          {"missing", each.missing}};
+           is_left_out       ? "left out"
+           : missing.empty() ? "up"
+                             : "to make"},
+          {"bridge", OrNull(bridge)},
+          {"addresses", ArrayOf(record.link.gateways, &Cidr::Text)},
+          {"missing", missing}};
+}
+
+// Appends the networks of a file to `networks`.
+void BringUpAll(state::Host& host, const std::string& file, Mode mode, Json& networks) {
+  for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
+    if (const std::optional<config::Config> config = FindConfig(plugin)) {
+      Json network = BringUp(host, IntentOfNetwork(host, plugin, *config), mode);
+      if (!network.is_null()) {
+        network["file"] = file;
+        networks.push_back(std::move(network));
+      }
+    }
+  }
+}
+
+std::string ShowNetwork(const Json& network) {
+  const std::string name = PlainText(network.at("network"));
+  const std::string bridge = PlainText(network.at("bridge"));
+  const Json& missing = network.at("missing");
+  if (network.at("state") == "left out") {
+    return Format(
+        "network '{}' is left out: the bridge '{}' gets no gateway of ours\n", name, bridge);
+  }
+  return missing.empty() ? Format("network '{}' is up: {} {}\n",
+                                  name,
+                                  bridge,
+                                  Joined(network.at("addresses"), " ", PlainText))
+                         : Joined(missing, "", [&](const Json& each) {
+                             return Format("network '{}': {}\n", name, PlainText(each));
+                           });
 }
 
 // Returns the files in the operands, or the configs of the node.
@@ -151,35 +147,35 @@ int RunUp(const Arguments& arguments) {
   RequireRoot("up");
   state::Host host = state::Host::Open();
   const std::vector<std::string> files = ConfigFilesOf(arguments);
-  int exit = kYes;
+  const Mode mode = ModeOf(arguments);
   Json networks = Json::array();
   Json failed = Json::array();
   for (const std::string& file : files) {
     try {
-      for (const BroughtUp& each : BringUp(host, file, ModeOf(arguments))) {
-        networks.push_back(ToJson(each));
-        Print(arguments.Has("json") ? "" : TextOf(each));
-        exit = each.missing.empty() ? exit : kNo;
-      }
+      BringUpAll(host, file, mode, networks);
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
       failed.push_back({{"file", file}, {"error", error.what()}});
-      exit = kNo;
     }
   }
+  const Json document = {{"dryRun", mode == Mode::kLook},
+                         {"networks", networks},
+                         {"failed", failed},
+                         {"warnings", ArrayOf(FindWarnings(host, arguments, files), FindingJson)}};
   if (arguments.Has("json")) {
-    PrintDocument(
-        {{"dryRun", ModeOf(arguments) == Mode::kLook}, {"networks", networks}, {"failed", failed}});
+    PrintDocument(document);
+  } else {
+    Print(Folded(Joined(networks, "", ShowNetwork), 2));
   }
-  if (arguments.operands.empty()) {
-    if (const std::optional<Finding> warning = FindNoNetwork(files)) {
-      LogLine("{}", warning->TextWithFix());
-    }
-  } else if (files.empty()) {
+  for (const Json& warning : document.at("warnings")) {
+    LogLine("{}", ShowWithFix(warning));
+  }
+  if (!arguments.operands.empty() && files.empty()) {
     LogLine("'{}' has no network config yet", arguments.operands.front());
   }
-  WarnOfForeignDrops(host);  // needs the bridges, which are up now
-  return exit;
+  const bool is_up =
+      std::ranges::all_of(networks, [](const Json& each) { return each.at("missing").empty(); });
+  return is_up && failed.empty() ? kYes : kNo;
 }
 
 constexpr std::array kUpFlags = {kDryRunFlag, kJsonFlag};

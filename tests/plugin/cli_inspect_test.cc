@@ -70,6 +70,8 @@ TEST_F(Inspect, CountsConnections) {
   ASSERT_TRUE(open);
   const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
   EXPECT_EQ(diagnosis.at("connections"), json{1});
+  EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/ports/0/connections"), 1);
+  EXPECT_THAT(Output("inspect 8080"), HasSubstr(":80   1 connection now\n"));
   EXPECT_EQ(diagnosis.at("cause"), nullptr);
 }
 
@@ -306,6 +308,27 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   host().Shell(At(diagnosis, "/causes/0/fix").get<std::string>());
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
   EXPECT_THAT(Output("inspect 9090"), Not(HasSubstr("fix:")));
+}
+
+TEST_F(Inspect, NamesNoCauseIfNoConnectionIsInQuestion) {
+  const std::string id = "9d01c7e4-0000-4000-8000-000000000002";
+  Attach(Config(), As(id, AddContainer("batch"), NomadArgs("batch", id)));
+  const std::string wrong = "'nomad' is down";
+  host().Must(Words("ip link set nomad down"));
+  const json diagnosis = At(RunLine("inspect -json batch").json, "/attachments/0/diagnosis");
+  EXPECT_EQ(diagnosis.at("cause"), nullptr);
+  EXPECT_THAT(At(diagnosis, "/causes/0/what").get<std::string>(), HasSubstr(wrong));
+  EXPECT_EQ(At(diagnosis, "/causes/0/section"), "host");
+  EXPECT_EQ(At(diagnosis, "/causes/0/isCause"), false);
+  EXPECT_THAT(RunLine("inspect batch"),
+              Exits(1, Out(AllOf(HasSubstr(wrong), Not(HasSubstr("<- why"))))));
+  EXPECT_THAT(RunLine("inspect -quiet batch"), Exits(1, Out(HasSubstr(wrong))));
+
+  const std::string asked = Cat("batch -no-probe -from ", kOutsideIp4);
+  EXPECT_THAT(At(RunLine(Cat("inspect -json ", asked)).json, "/attachments/0/diagnosis/cause")
+                  .get<std::string>(),
+              HasSubstr(wrong));
+  EXPECT_THAT(RunLine(Cat("inspect ", asked)), Out(HasSubstr("<- why there is no answer\n")));
 }
 
 // Both as they were printed before either was pasted.

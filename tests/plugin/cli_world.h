@@ -89,7 +89,7 @@ class CliWorld : public World {
   }
   // But for lines to be pasted.
   void ExpectColumns(int columns, const std::string& line) {
-    static const std::regex kToPaste(" *(fix|advice|all [0-9]+): .*|  [a-z]+: \\{.*");
+    static const std::regex kToPaste(" *(fix|all [0-9]+): .*|  [a-z]+: \\{.*");
     for (const std::string& each : OnTerminal(columns, line)) {
       const auto characters = std::ranges::count_if(each, BeginsCharacter);
       EXPECT_TRUE(characters <= columns || std::regex_match(each, kToPaste))

@@ -208,13 +208,29 @@ TEST_F(Doctor, NamesMissingNfTablesOnceAndTheChecksNotTried) {
   }
 }
 
+TEST_F(Doctor, NamesACheckNotTriedInSeveralNetworksOnce) {
+  fs::create_directories("/run/policies");
+  std::ofstream("/run/policies/closed.json")
+      << R"({"version": 1, "policies": [{"name": "closed", "to": {"namespace": "*"}, "allow": []}]})";
+  ASSERT_THAT(RunLine("policy apply /run/policies"), Exits(0));
+  fs::resize_file("/run/nomad-bridge/.policy", fs::file_size("/run/nomad-bridge/.policy") / 2);
+  const Outcome outcome = Examine("-verbose");
+  const std::string line = "-     bridge.intact         not tried, see policy.in_force\n";
+  const std::size_t first = outcome.out.find(line);
+  ASSERT_NE(first, std::string::npos) << outcome;
+  EXPECT_EQ(outcome.out.find(line, first + 1), std::string::npos) << outcome;
+}
+
 TEST_F(Doctor, OtherCommandsNameNfTablesWithoutIt) {
-  for (const char* const line :
-       {"reconcile", "gc", "up", "down", "inspect 8080", "policy status"}) {
+  for (const char* const line : {"reconcile", "gc", "up", "down", "policy status"}) {
     EXPECT_THAT(Execute(WithoutNfTables(Line(Words(line)))),
                 Exits(1, Out(""), Err(HasSubstr("cannot open a socket for nf_tables: "))))
         << line;
   }
+  EXPECT_THAT(Execute(WithoutNfTables(Line(Words("inspect 8080")))),
+              Exits(1,
+                    Out(AllOf(HasSubstr("\nContainer    no listener on tcp/80      <- why "),
+                              HasSubstr("\nUnknown      cannot open a socket for nf_tables: ")))));
   EXPECT_THAT(Execute(WithoutNetAdmin(Line({"reconcile"}))),
               Exits(1, Err(HasSubstr("CAP_NET_ADMIN is missing"))));
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << "nothing was changed";

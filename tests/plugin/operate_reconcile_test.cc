@@ -47,6 +47,14 @@ TEST_F(Reconcile, FindsNothingOnAHealthyNode) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
+TEST_F(Reconcile, NamesOnceWhatSeveralNetworksNeed) {
+  AttachAll();
+  host().Must(Words("sysctl -w net.ipv4.ip_forward=0"));
+  EXPECT_THAT(RunLine("reconcile -dry-run"),
+              Exits(1, Out(MatchesRegex("[^\n]* is 0: [^\n]*\n2 attachments; 1 to repair\n"))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Out("2 attachments; 1 repaired\n")));
+}
+
 // ---- each thing that CHECK repairs: repair_damages.cc
 
 // Whose comment is missing, as somebody has added it by hand.
@@ -254,6 +262,7 @@ TEST_F(Reconcile, ContinuesAfterAFailedRepair) {
   EXPECT_EQ(fixes, (std::map<bool, std::string>{{true, ""}, {false, kAdvice}}));
   EXPECT_THAT(RunLine("reconcile -dry-run"),
               Exits(1, Out(HasSubstr(Cat("; advice: ", kAdvice, "\n")))));
+  ExpectColumns(80, "reconcile -dry-run");
   EXPECT_EQ(LinkOn(host(), HostVethOf(other_)).at("master"), "br-other");
 }
 

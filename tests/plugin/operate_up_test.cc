@@ -104,6 +104,11 @@ TEST_F(Up, SaysTheSameInJson) {
                   {"missing", json::array()}}));
   EXPECT_EQ(At(outcome.json, "/networks/1/state"), "left out");
   EXPECT_EQ(At(outcome.json, "/failed/0/file"), "/run/configs/30-broken.conflist");
+  EXPECT_EQ(outcome.json.at("warnings"), json::array());
+
+  host().Nft("table inet mine { chain f { type filter hook forward priority 10; policy drop; }; }");
+  const json drop = At(RunLine(Cat("up -json ", kConfigs)).json, "/warnings/0");
+  EXPECT_EQ(drop.at("what"), "chain f of table inet mine (policy drop) comes after ours and drops");
 }
 
 TEST_F(Up, MayBeRepeated) {
