@@ -51,8 +51,8 @@ void WriteBestEffort(int fd, std::string_view text);
 // file.
 void RecreateFile(const std::string& path, std::string_view content);
 
-// Creates or replaces `path` in one step. Only one process may do this at a time. A leftover of a killed writer ("<path>.new") is
-// overwritten, unless it is a symbolic link: that is an error.
+// Creates or replaces `path` in one step. Only one process may do this at a time. A leftover of a
+// killed writer ("<path>.new") is overwritten, unless it is a symbolic link: that is an error.
 void ReplaceFile(const std::string& path, std::string_view content);
 
 // Throws unless this process may create files in `directory`, which has to exist. Does not check
