@@ -65,7 +65,7 @@ std::set<cni::Workload> FindWorkloads() {
   if (::geteuid() != 0) {
     return workloads;
   }
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   for (const Attachment& attachment : TakeInventory(host).attachments) {
     workloads.insert(cni::WorkloadOf(attachment.labels));
   }

@@ -314,7 +314,7 @@ void CheckArguments(const Arguments& arguments) {
 int RunShow(const Arguments& arguments) {
   RequireRoot("policy show");
   CheckArguments(arguments);
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   if (arguments.Has("graph")) {
     rules::RequireReadablePolicies(host);
     Print(PolicyGraph(host, arguments.Has("jobs") ? GraphOf::kJobs : GraphOf::kNamespaces));

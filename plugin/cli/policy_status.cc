@@ -98,7 +98,7 @@ int RunStatus(const Arguments& arguments) {
   if (arguments.Has("watch") && (!arguments.Has("flows") || arguments.Has("json"))) {
     throw UsageError("-watch is for -flows, and not for -json");
   }
-  state::Host host = state::Host::Open();
+  state::Host host = state::Host::OpenToLook();
   rules::RequireReadablePolicies(host);
   if (!host.policy.AreApplied() && !arguments.Has("json")) {
     LogLine("{}",

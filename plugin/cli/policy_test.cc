@@ -247,7 +247,7 @@ struct Judged {
 Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
   std::optional<state::Host> host;
   if (::geteuid() == 0) {
-    host = state::Host::Open();
+    host = state::Host::OpenToLook();
   }
   const policy::Program program = ProgramFor(arguments, host);
   std::vector<Judged> all;
