@@ -9,7 +9,6 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
-#include "netlink/conntrack/conntrack.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/causes/explain.h"
 #include "plugin/causes/in_container.h"
@@ -27,18 +26,6 @@ using Area = Finding::Area;
 using Severity = Finding::Severity;
 using causes::Connection;
 using causes::Listening;
-
-Section SectionOf(const Finding& finding) {
-  if (!finding.error.empty()) {
-    return Section::kUnknown;
-  }
-  if (finding.severity == Severity::kNote && !finding.ends) {
-    return Section::kNote;
-  }
-  return finding.area == Area::kNode        ? Section::kPath
-         : finding.area == Area::kContainer ? Section::kContainer
-                                            : Section::kHost;
-}
 
 class Inspection {
  public:
@@ -65,7 +52,7 @@ class Inspection {
     if (result_.ways.empty() && are_rules_whole_) {
       Try([&] { LookForDrops(); });
     }
-    Try([&] { CountConnections(); });
+    Try([&] { result_.connections = CountConnections(host_, record_); });
     return std::move(result_);
   }
 
@@ -489,18 +476,6 @@ class Inspection {
     Add(firewall::FindForeignDrops(host_.nft, record_.rules.forward_hook.accept_mark_bit));
   }
 
-  void CountConnections() {
-    std::vector<conntrack::Endpoint> endpoints;
-    for (const portmap::DnatEntry& port : record_.rules.ports) {
-      endpoints.push_back({.protocol = static_cast<std::uint8_t>(port.protocol),
-                           .address = port.container_ip,
-                           .port = port.container_port});
-    }
-    result_.connections = endpoints.empty()
-                              ? std::vector<std::size_t>()
-                              : conntrack::Conntrack::In(host_.netns).CountAnsweredBy(endpoints);
-  }
-
   state::Host& host_;
   const Attachment& attachment_;
   const state::Record& record_;
@@ -515,25 +490,6 @@ class Inspection {
 };
 
 }  // namespace
-
-FindingList Inspected::In(Section section) const {
-  FindingList in;
-  std::ranges::copy_if(findings, std::back_inserter(in), [&](const Finding& each) {
-    return SectionOf(each) == section;
-  });
-  return in;
-}
-
-std::optional<Finding> Inspected::FindCause() const {
-  for (const Section section : {Section::kHost, Section::kPath, Section::kContainer}) {
-    const FindingList in = In(section);
-    const auto ends = std::ranges::find_if(in, &Finding::ends);
-    if (is_asked && ends != in.end()) {
-      return *ends;
-    }
-  }
-  return std::nullopt;
-}
 
 Inspected Inspect(state::Host& host, const Attachment& attachment, const Question& question) {
   return Inspection(host, attachment, question).Run();

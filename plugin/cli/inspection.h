@@ -9,13 +9,10 @@
 // Errors   kKernel
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "base/finding.h"
-#include "plugin/causes/way.h"
+#include "plugin/cli/inspected.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/state/host.h"
 
@@ -36,30 +33,6 @@ struct Question {
   };
   std::optional<Target> to;
   bool probes = true;
-};
-
-// The way of one connection that was probed.
-struct NamedWay {
-  std::string title;  // "tcp 8080", "tcp 10.0.0.1:22"
-  causes::Way way;
-};
-
-// The section in which inspect shows a finding. kNote: no fault. kUnknown: a check failed. Faults
-// come before kNote.
-enum class Section { kHost, kPath, kContainer, kNote, kUnknown };
-
-struct Inspected {
-  FindingList findings;
-  std::vector<NamedWay> ways;
-  std::optional<std::vector<std::size_t>> connections;  // of each published port; nullopt: unknown
-  bool is_host_known = true;                            // false: nothing was compared, or not all
-  bool is_container_known = true;  // false: a check of the container, or of the way to it, failed
-  bool is_asked = true;  // false: no port is published, and neither a client nor a target is named
-
-  [[nodiscard]] FindingList In(Section section) const;
-  // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found, or if no
-  // connection is in question.
-  [[nodiscard]] std::optional<Finding> FindCause() const;
 };
 
 [[nodiscard]] Inspected Inspect(state::Host& host,
