@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 
-#include <unistd.h>
-
 #include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -107,21 +105,6 @@ std::string TextOf(const Json& document) {
                    busy == 1 ? "another command works on it" : "other commands work on them");
   }
   return Cat(text, '\n');
-}
-
-// Returns a function that shows a counter on stderr, if stderr is a terminal.
-attachment::Progress ProgressOnTerminal(std::string_view command) {
-  if (::isatty(STDERR_FILENO) == 0) {
-    return [](std::size_t, std::size_t) {};
-  }
-  return [command](std::size_t done, std::size_t all) {
-    constexpr std::size_t kStep = 32;
-    if (done == all) {
-      WriteBestEffort(STDERR_FILENO, "\r\x1b[K");
-    } else if (done % kStep == 0) {
-      WriteBestEffort(STDERR_FILENO, Format("\r{} {} of {}", command, done, all));
-    }
-  };
 }
 
 // Prints the `report` of `command`, and returns the exit code: kNo if something failed, or a dry

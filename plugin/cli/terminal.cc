@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/names.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
@@ -107,6 +108,20 @@ void Print(std::string_view text) {
 }
 
 // locale(7): the first of these that is set decides.
+std::function<void(std::size_t done, std::size_t all)> ProgressOnTerminal(std::string_view what) {
+  if (::isatty(STDERR_FILENO) == 0) {
+    return [](std::size_t, std::size_t) {};
+  }
+  return [what](std::size_t done, std::size_t all) {
+    constexpr std::size_t kStep = 32;
+    if (done == all) {
+      WriteBestEffort(STDERR_FILENO, "\r\x1b[K");
+    } else if (done % kStep == 0) {
+      WriteBestEffort(STDERR_FILENO, Format("\r{} {} of {}", what, done, all));
+    }
+  };
+}
+
 bool ShowsUtf8() {
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = ::getenv(name);

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,11 @@ class KeyMode {
  private:
   termios before_{};
 };
+
+// Returns a function that shows a counter, "gc 32 of 500", on stderr until all is done, if stderr is
+// a terminal. Keeps `what`.
+[[nodiscard]] std::function<void(std::size_t done, std::size_t all)> ProgressOnTerminal(
+    std::string_view what);
 
 enum class Colour { kNone, kGood, kDoubtful, kBad };
 

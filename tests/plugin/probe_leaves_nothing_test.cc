@@ -296,5 +296,22 @@ TEST_F(DoctorProbe, DoesNotBlameAPortWithoutAListener) {
   EXPECT_THAT(RunLine("doctor -probe ports.probe"), Exits(0));
 }
 
+class ThoroughDoctorProbe : public DoctorProbe {};
+
+TEST_F(ThoroughDoctorProbe, EndsAfterAMinuteAndSaysWhatItLeftOut) {
+  constexpr int kPorts = 4000;
+  json ports;
+  for (int i = 0; i < kPorts; ++i) {
+    ports.push_back(Port(20000 + i, 80));
+  }
+  Node& many = AddContainer("many");
+  Attach(Publish(ports), As("many", many));
+  Serve(many, Protocol::kTcp, {"0.0.0.0"}, 80, "many");
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = RunLine("doctor -probe ports.probe");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(75));
+  EXPECT_THAT(outcome, Exits(0, Out(HasSubstr(" of 4005 published ports were not probed"))));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
