@@ -119,14 +119,7 @@ std::vector<nft::Element> SourceInterfaceElements(const state::Record& record,
   return elements;
 }
 
-}  // namespace
-
-bool NeedsPortFilter(const state::Record& record) {
-  return IsSourceChecked(record) || !IsolatedPorts(record).empty() || !JudgedPorts(record).empty();
-}
-
-std::vector<nft::Element> ElementsOf(const state::Record& record) {
-  const std::string comment = state::ElementComment(record.id, record.labels);
+std::vector<firewall::AddressPolicy> AddressPolicies(const state::Record& record) {
   const bool has_ports = record.Has(cni::Part::kPorts);
   const bool masquerade = record.Has(cni::Part::kMasquerade) && record.rules.ip_masq;
   const bool is_port_of_gateway =
@@ -145,7 +138,18 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
          .inbound =
              record.Has(cni::Part::kForward) ? record.rules.inbound : firewall::Inbound::kAny});
   }
-  std::vector<nft::Element> elements = firewall::Elements(policies, comment);
+  return policies;
+}
+
+}  // namespace
+
+bool NeedsPortFilter(const state::Record& record) {
+  return IsSourceChecked(record) || !IsolatedPorts(record).empty() || !JudgedPorts(record).empty();
+}
+
+std::vector<nft::Element> ElementsOf(const state::Record& record) {
+  const std::string comment = state::ElementComment(record.id, record.labels);
+  std::vector<nft::Element> elements = firewall::Elements(AddressPolicies(record), comment);
   Append(elements, PortElements(record, comment));
   if (IsSourceChecked(record)) {
     Append(elements,
@@ -154,7 +158,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
                                .addresses = AddressesOnly(record.ipam.addresses)},
                               comment));
   }
-  if (has_ports) {
+  if (record.Has(cni::Part::kPorts)) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
   if (record.Has(cni::Part::kForward)) {
