@@ -26,8 +26,8 @@ using Outcome = NameAnswer::Outcome;
 
 constexpr std::size_t kQuestionTail = 4;  // type and class
 
-ns_type TypeOf(Family family) {
-  return family == Family::kIpv4 ? ns_t_a : ns_t_aaaa;
+std::uint16_t TypeOf(Family family) {
+  return static_cast<std::uint16_t>(family == Family::kIpv4 ? ns_t_a : ns_t_aaaa);
 }
 
 void PutNumber(Bytes& bytes, std::uint16_t number) {

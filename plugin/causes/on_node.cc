@@ -125,9 +125,9 @@ bool HasNetworkOf(NodeFacts& facts, const rtnl::Link& gateway, const Ip& address
                              [&](const Cidr& own) { return own.Contains(address); });
 }
 
-// Returns queries for the routes of packets to `address` from the node, and from beyond each uplink.
-// A rule for one address of the node, as a node with two uplinks has, keeps only that address from
-// the allocation: a probe finds it.
+// Returns queries for the routes of packets to `address` from the node, and from beyond each
+// uplink. A rule for one address of the node, as a node with two uplinks has, keeps only that
+// address from the allocation: a probe finds it.
 std::vector<rtnl::RouteQuery> UsualQueriesFor(NodeFacts& facts, const Ip& address) {
   std::vector<rtnl::RouteQuery> queries = {{.destination = address}};
   for (const rtnl::Link& uplink : facts.Uplinks()) {

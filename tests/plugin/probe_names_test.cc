@@ -1,4 +1,4 @@
-// nomad-bridge inspect -to NAME:PORT: the name is looked up as the allocation's own tasks look it up.
+// nomad-bridge inspect -to NAME:PORT: the name is looked up as the allocation's own tasks do it.
 #include "tests/plugin/cli_world.h"
 #include "tests/support/soon.h"
 
