@@ -191,8 +191,8 @@ nft::Chain SourceChain() {
 }
 
 // Drops frames between two ports of a bridge, for ingressPolicy isolated. Without br_netfilter such
-// frames pass no other chain. With it, packets to a neighbour's published port come here, too: table
-// inet has translated and marked them.
+// frames pass no other chain. With it, packets to a neighbour's published port come here, too:
+// table inet has translated and marked them.
 nft::Chain ForwardChain(int mark_bit) {
   return {
       .name = kForwardChain.name,

@@ -48,8 +48,11 @@ Mac RandomMac() {
 }
 
 // A message about an FDB entry of `mac`.
-netlink::Message FdbEntryMessage(
-    const Link& port, int state, int flags, const Mac& mac, bool is_new = true) {
+netlink::Message FdbEntryMessage(const Link& port,
+                                 int state,
+                                 int flags,
+                                 const Mac& mac,
+                                 bool is_new = true) {
   netlink::Message message(is_new ? RTM_NEWNEIGH : RTM_DELNEIGH,
                            is_new ? NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE : NLM_F_ACK,
                            ndmsg{.ndm_family = AF_BRIDGE,

@@ -371,8 +371,8 @@ class Socket {
   // lost.
   void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 
-  // Returns this namespace's id for `netns` (see Link::peer_netns); nullopt if it has given it none,
-  // as long as no link was listed that leads there.
+  // Returns this namespace's id for `netns` (see Link::peer_netns); nullopt if it has given it
+  // none, as long as no link was listed that leads there.
   [[nodiscard]] std::optional<int> FindNetnsId(const netlink::Netns& netns);
   // Returns whether anything still references the namespace with this id (see Link::peer_netns). If
   // nothing does, a veth whose other end is in that namespace is about to disappear.

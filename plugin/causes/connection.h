@@ -99,7 +99,8 @@ class Planner {
   [[nodiscard]] std::optional<rtnl::Link> AsUplink(int index);
   // Returns the link through which the route `way` leads.
   [[nodiscard]] std::optional<rtnl::Link> LinkOf(const rtnl::RouteAnswer& way);
-  // Returns the allocation that has the address; of several, the one to which the route `way` leads.
+  // Returns the allocation that has the address; of several, the one to which the route `way`
+  // leads.
   [[nodiscard]] std::optional<state::Record> FindHolder(const Ip& address,
                                                         const rtnl::RouteAnswer& way);
   [[nodiscard]] std::optional<Ip> NodeAddress(const std::optional<rtnl::Link>& link, Family family);

@@ -38,7 +38,8 @@ class ProbeSender {
   // Notes the conntrack entry of the packet. To be called before the reset: afterwards, the entry
   // may be that of a new connection of others.
   void NoteConnection();
-  // Removes that entry, and what a bridge has learned from our frames. To be called after the reset.
+  // Removes that entry, and what a bridge has learned from our frames. To be called after the
+  // reset.
   void Forget();
 
  private:

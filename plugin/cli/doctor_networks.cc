@@ -320,24 +320,6 @@ void CheckRecords(Examination& node) {
                           "release again, or replace the allocation"));
 }
 
-void CheckDead(Examination& node) {
-  std::size_t attachments = 0;
-  std::size_t addresses = 0;
-  for (const Attachment& attachment : node.inventory.attachments) {
-    if (attachment.state == State::kDead) {
-      ++attachments;
-      addresses += attachment.record ? attachment.record->ipam.addresses.size() : 0;
-    }
-  }
-  if (attachments != 0) {
-    node.Warn(Format("{} {} {}",
-                     Counted(attachments, "attachment"),
-                     attachments == 1 ? "holds" : "hold",
-                     addresses == 1 ? "1 address" : Cat(addresses, " addresses")),
-              kGcFix);
-  }
-}
-
 // Finds what blocks connections from anywhere to published ports, as far as this can be seen
 // without sending packets. Examines only once the things that several ports share.
 class BlockedPorts {
@@ -499,7 +481,6 @@ constexpr std::array kNetworkTable = {
     Check{"ports.blocked", CheckBlockedPorts},
     Check{"ports.probe", ProbePorts, true},
     Check{"records", CheckRecords},
-    Check{"dead", CheckDead},
 };
 
 }  // namespace

@@ -119,6 +119,24 @@ bool IsStub(const std::string& resolv_conf) {
   return is_any;
 }
 
+void CheckDead(Examination& node) {
+  std::size_t attachments = 0;
+  std::size_t addresses = 0;
+  for (const Attachment& attachment : node.inventory.attachments) {
+    if (attachment.state == State::kDead) {
+      ++attachments;
+      addresses += attachment.record ? attachment.record->ipam.addresses.size() : 0;
+    }
+  }
+  if (attachments != 0) {
+    node.Warn(Format("{} {} {}",
+                     Counted(attachments, "attachment"),
+                     attachments == 1 ? "holds" : "hold",
+                     addresses == 1 ? "1 address" : Cat(addresses, " addresses")),
+              kGcFix);
+  }
+}
+
 void CheckNetworkd(Examination& node) {
   std::string names = Cat("Name=", kHostVeths);
   for (const auto& [gateway, record] : node.gateways) {
@@ -283,6 +301,7 @@ void CheckNodeConfig(Examination& node) {
 }
 
 constexpr std::array kNodeTable = {
+    Check{"dead", CheckDead},
     Check{"networkd", CheckNetworkd},
     Check{"networkmanager", CheckNetworkManager},
     Check{"plugins.version", CheckPluginVersion},

@@ -84,8 +84,8 @@ std::string SummaryOf(const Json& document) {
   if (const std::size_t failed = document.at("failed").size(); failed > 0) {
     return Cat(wrong, failed, " could not be ", is_dry_run ? "examined" : done);
   }
-  const auto not_ours = std::ranges::count_if(
-      found, [](const Json& each) -> bool { return !each.at("repairable"); });
+  const auto not_ours =
+      std::ranges::count_if(found, [](const Json& each) -> bool { return !each.at("repairable"); });
   return found.empty()   ? Cat("nothing to ", act)
          : !is_dry_run   ? Cat(found.size(), ' ', done)
          : not_ours == 0 ? Cat(found.size(), " to ", act)

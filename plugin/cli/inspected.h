@@ -1,4 +1,5 @@
-// What `inspect` found out about an attachment: as values, as a JSON object, and this object as text.
+// What `inspect` found out about an attachment: as values, as a JSON object, and this object as
+// text.
 //
 // Errors   kKernel
 #pragma once

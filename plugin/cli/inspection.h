@@ -1,8 +1,8 @@
 // What is wrong with one attachment, for `inspect`: our own side of the node, the container, what
 // the kernel does with a connection (causes/probe.h), and what a probe cannot see.
 //
-// Shapes   Findings in the order of the checks; FindCause() goes by section. Those about a connection
-//          that was answered have `ends` false, unless they are beyond the probe.
+// Shapes   Findings in the order of the checks; FindCause() goes by section. Those about a
+//          connection that was answered have `ends` false, unless they are beyond the probe.
 // Root     is needed for everything.
 // Changes  nothing permanently. Skips our side if the attachment's lock is taken: a command is
 //          working on it.

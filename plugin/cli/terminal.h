@@ -42,8 +42,8 @@ class KeyMode {
   termios before_{};
 };
 
-// Returns a function that shows a counter, "gc 32 of 500", on stderr until all is done, if stderr is
-// a terminal. Keeps `what`.
+// Returns a function that shows a counter, "gc 32 of 500", on stderr until all is done, if stderr
+// is a terminal. Keeps `what`.
 [[nodiscard]] std::function<void(std::size_t done, std::size_t all)> ProgressOnTerminal(
     std::string_view what);
 

@@ -33,11 +33,11 @@ namespace nomad_bridge::link {
                                                const state::Record& record,
                                                const Cidr& gateway);
 
-// Returns why packets of `query` do not leave by `gateway`, the gateway of `record`; nullopt if they
-// do. The query's destination is an address of that attachment. Asks the kernel, which looks at all
-// rules and routes. If somebody has deleted the route that came with the gateway's address, the
-// finding can be repaired: rtnl::Socket::EnsureConnectedRoute(). Costs a round trip, and up to four
-// more if there is a finding.
+// Returns why packets of `query` do not leave by `gateway`, the gateway of `record`; nullopt if
+// they do. The query's destination is an address of that attachment. Asks the kernel, which looks
+// at all rules and routes. If somebody has deleted the route that came with the gateway's address,
+// the finding can be repaired: rtnl::Socket::EnsureConnectedRoute(). Costs a round trip, and up to
+// four more if there is a finding.
 [[nodiscard]] std::optional<Finding> FindDetour(rtnl::Socket& net,
                                                 const state::Record& record,
                                                 const rtnl::Link& gateway,

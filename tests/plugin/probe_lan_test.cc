@@ -1,4 +1,4 @@
-// A probe on a node whose uplink is a bridge with two ports: the bridge learns nothing wrong from it.
+// A probe on a node whose uplink is a bridge with two ports: the bridge learns nothing from it.
 #include "tests/plugin/lan_world.h"
 
 namespace nomad_bridge::test {
