@@ -114,7 +114,7 @@ ProbeSender::EntryPoint ProbeSender::ChooseEntry() {
 
 std::optional<rtnl::Link> ProbeSender::FindPortOf(const rtnl::Link& bridge, const Mac& mac) {
   for (const rtnl::FdbEntry& entry : facts_.host.net.AllFdbEntries()) {
-    const std::optional<rtnl::Link> port = facts_.FindLink(entry.port);
+    std::optional<rtnl::Link> port = facts_.FindLink(entry.port);
     if (entry.mac == mac && entry.kind != rtnl::FdbEntry::Kind::kOwn && port &&
         port->master == bridge.index) {
       return port;
