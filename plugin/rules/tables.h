@@ -23,7 +23,7 @@ struct NodePolicies {
 // A hash of those tables. If the tables in the kernel name another (firewall/about.h), another
 // release made them. It is a constant because describing the tables takes longer than the rest of a
 // CHECK that finds nothing changed; tests/unit/rules_tables_test.cc computes it.
-constexpr const char* kTablesRevision = "615fe393f2c76782";
+constexpr const char* kTablesRevision = "781a0884910ae6b3";
 
 // Returns the row that describes the set of `element`; nullptr if no contributor has a set of that
 // name. Sets made for policies share one row if their names have the same prefix.
