@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/attachment_id.h"
+#include "base/error.h"
 #include "base/finding.h"
 #include "base/text.h"
 

@@ -292,9 +292,8 @@ void Examination::FindSharedReasons() {
       return is_same && other.severity >= finding.severity &&
              (other.error.empty() || other.severity > finding.severity || &other < &finding);
     };
-    const auto found =
-        finding.error.empty() ? findings.end() : std::ranges::find_if(findings, shows_it);
-    if (found != findings.end()) {
+    const auto found = std::ranges::find_if(findings, shows_it);
+    if (!finding.error.empty() && found != findings.end()) {
       finding.shown_by = found->shown_by.empty() ? found->check : found->shown_by;
     }
   }

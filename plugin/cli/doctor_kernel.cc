@@ -41,7 +41,7 @@ void CheckConntrackRoom(Examination& node) {
   if (room.most == 0 || room.used * 100 < room.most * kMaxPercent) {
     return node.Ok(room.most == 0 ? "" : what);
   }
-  node.Add(room.IsFull() ? Severity::kFault : Severity::kWarning,
+  node.Add(room.IsFull() ? Finding::Severity::kFault : Finding::Severity::kWarning,
            Cat(what, ": new ones are dropped when it is full"),
            room.Enlarge());
 }
