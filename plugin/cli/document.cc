@@ -1,10 +1,19 @@
 #include "plugin/cli/document.h"
 
+#include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "base/text.h"
 
 namespace nomad_bridge::cli {
+namespace {
+
+bool IsOnOneLine(std::string_view text) {
+  return std::ranges::none_of(text, [](unsigned char c) { return std::iscntrl(c) != 0; });
+}
+
+}  // namespace
 
 void PrintDocument(const Json& fields) {
   Json document = {{"version", 1}};
@@ -48,7 +57,9 @@ Json FindingJson(const Finding& finding) {
 
 std::string ShowFix(const Json& finding) {
   Fix fix = finding.at("fix").get<std::string>();
-  fix.advice = Printable(finding.at("advice").get<std::string>());
+  const auto advice = finding.at("advice").get<std::string>();
+  // Printable() would change the quotes of what is to be typed.
+  fix.advice = IsOnOneLine(advice) ? advice : Printable(advice);
   return fix.Line();
 }
 

@@ -150,13 +150,14 @@ class GatewayAddresses {
   }
 
   void CheckRoutes(Findings& findings) {
+    const std::vector<Cidr> wanted = Wanted();
     for (const Cidr& container : record_.ipam.addresses) {
-      const auto own = std::ranges::find_if(record_.link.gateways, [&](const Cidr& each) {
+      const auto own = std::ranges::find_if(wanted, [&](const Cidr& each) {
         return each.Contains(container.address) &&
                (findings.is_repairing() || Contains(present_, each));
       });
       std::optional<Finding> detour =
-          own == record_.link.gateways.end()
+          own == wanted.end()
               ? std::nullopt
               : FindDetour(host_.net, record_, links_.gateway, {.destination = container.address});
       if (detour && detour->is_repairable) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/memo.h"
 #include "plugin/link/host_veth.h"
 
 namespace nomad_bridge::link {
@@ -54,7 +55,6 @@ bool IsAlive(state::Host& host,
 const std::set<Ip>& HeldAddresses::All() {
   if (!addresses_) {
     addresses_.emplace();
-    recorded_ = state::HostVethNames(host_.records.List(""));
     AddInNamespaces();
     AddNeighbours();
   }
@@ -70,8 +70,9 @@ void HeldAddresses::AddInNamespaces() {
     const std::vector<rtnl::Link> links = inside.Links();
     const std::optional<int> host_id = inside.FindNetnsId(host_.netns);
     for (const rtnl::Link& link : links) {
-      if (host_id && link.peer_netns == host_id && !HasRecord(link.peer)) {
-        for (const Cidr& cidr : inside.Addresses(link)) {
+      if (host_id && link.peer_netns == host_id) {
+        const std::optional<state::Record>& record = RecordOf(link.peer);
+        for (const Cidr& cidr : record ? record->ipam.addresses : inside.Addresses(link)) {
           addresses_->insert(cidr.address);
         }
       }
@@ -79,13 +80,12 @@ void HeldAddresses::AddInNamespaces() {
   });
 }
 
-bool HeldAddresses::HasRecord(int host_end) {
-  const auto [known, is_new] = has_record_.try_emplace(host_end);
-  if (is_new) {
+const std::optional<state::Record>& HeldAddresses::RecordOf(int host_end) {
+  return AskOnce(records_, host_end, [&]() -> std::optional<state::Record> {
     const std::optional<rtnl::Link> link = host_.net.FindLink(host_end);
-    known->second = link && recorded_.contains(link->name);
-  }
-  return known->second;
+    return link && state::IsHostVethName(link->name) ? host_.records.FindOwner(link->name)
+                                                     : std::nullopt;
+  });
 }
 
 // While the kernel has few neighbour entries, it also keeps the entry of a neighbour that is gone.
@@ -94,7 +94,7 @@ bool HeldAddresses::HasRecord(int host_end) {
 void HeldAddresses::AddNeighbours() {
   std::set<Mac> behind_ports;
   for (const rtnl::FdbEntry& entry : host_.net.AllFdbEntries()) {
-    if (entry.kind != rtnl::FdbEntry::Kind::kOwn && !HasRecord(entry.port)) {
+    if (entry.kind != rtnl::FdbEntry::Kind::kOwn && !RecordOf(entry.port)) {
       behind_ports.insert(entry.mac);
     }
   }

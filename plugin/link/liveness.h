@@ -57,12 +57,11 @@ class HeldAddresses {
  private:
   void AddInNamespaces();
   void AddNeighbours();
-  // Returns whether the link with this index on the host is the host veth of a record.
-  bool HasRecord(int host_end);
+  // Returns the record whose host veth has this index on the host.
+  const std::optional<state::Record>& RecordOf(int host_end);
 
   state::Host& host_;
-  std::set<std::string> recorded_;  // host veths
-  std::map<int, bool> has_record_;  // by index
+  std::map<int, std::optional<state::Record>> records_;  // by the index of the host veth
   std::optional<std::set<Ip>> addresses_;
 };
 

@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(
          "packets for ADDRESS end at this node",
          kTcp,
          "route",
-         "ip route get ADDRESS"},
+         "ip route show table all"},
         {"ReversePath",
          kOtherWay + "sysctl -w net.ipv4.conf.uplink.rp_filter=1",
          "packets that arrive on 'uplink' from 203.0.113.5 are dropped",
