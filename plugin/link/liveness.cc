@@ -63,21 +63,24 @@ const std::set<Ip>& HeldAddresses::All() {
 
 void HeldAddresses::AddInNamespaces() {
   netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& /*path*/) {
-    if (netns.id() == host_.netns.id()) {
-      return;
-    }
-    rtnl::Socket inside = rtnl::Socket::In(netns);
-    const std::vector<rtnl::Link> links = inside.Links();
-    const std::optional<int> host_id = inside.FindNetnsId(host_.netns);
-    for (const rtnl::Link& link : links) {
-      if (host_id && link.peer_netns == host_id) {
-        const std::optional<state::Record>& record = RecordOf(link.peer);
-        for (const Cidr& cidr : record ? record->ipam.addresses : inside.Addresses(link)) {
-          addresses_->insert(cidr.address);
-        }
-      }
+    if (netns.id() != host_.netns.id()) {
+      AddIn(netns);
     }
   });
+}
+
+void HeldAddresses::AddIn(const netlink::Netns& netns) {
+  rtnl::Socket inside = rtnl::Socket::In(netns);
+  const std::vector<rtnl::Link> links = inside.Links();
+  const std::optional<int> host_id = inside.FindNetnsId(host_.netns);
+  for (const rtnl::Link& link : links) {
+    if (host_id && link.peer_netns == host_id) {
+      const std::optional<state::Record>& record = RecordOf(link.peer);
+      for (const Cidr& cidr : record ? record->ipam.addresses : inside.Addresses(link)) {
+        addresses_->insert(cidr.address);
+      }
+    }
+  }
 }
 
 const std::optional<state::Record>& HeldAddresses::RecordOf(int host_end) {

@@ -56,6 +56,7 @@ class HeldAddresses {
 
  private:
   void AddInNamespaces();
+  void AddIn(const netlink::Netns& netns);
   void AddNeighbours();
   // Returns the record whose host veth has this index on the host.
   const std::optional<state::Record>& RecordOf(int host_end);

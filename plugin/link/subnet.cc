@@ -33,11 +33,11 @@ std::string NameOf(rtnl::Socket& net, int index) {
   return link ? link->name : "?";
 }
 
-Finding ByRule(rtnl::Socket& net,
-               const state::Record& record,
+// `taker`: the link by which the packets leave.
+Finding ByRule(const state::Record& record,
                const rtnl::Link& gateway,
                const Ip& address,
-               const rtnl::RouteAnswer& way,
+               const std::string& taker,
                const rtnl::RoutingRule& rule) {
   const auto of_network = std::ranges::find_if(
       record.ipam.addresses, [&](const Cidr& each) { return each.Contains(address); });
@@ -48,7 +48,7 @@ Finding ByRule(rtnl::Socket& net,
       .text = Format("packets to {} leave by '{}', not by '{}': of the node's routing rules, '{}' "
                      "comes first (priority {})",
                      subnet,
-                     NameOf(net, way.link),
+                     taker,
                      gateway.name,
                      rule.text,
                      rule.priority),
@@ -162,7 +162,7 @@ std::optional<Finding> FindDetour(rtnl::Socket& net,
   }
   const std::optional<rtnl::RoutingRule> rule =
       way.error == 0 ? net.FindRule(query, way.table) : std::nullopt;
-  return rule ? ByRule(net, record, gateway, address, way, *rule)
+  return rule ? ByRule(record, gateway, address, NameOf(net, way.link), *rule)
               : ByRoute(net, gateway, address, way);
 }
 
