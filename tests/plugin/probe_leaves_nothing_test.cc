@@ -108,8 +108,9 @@ TEST_F(Probe, SendsNothingThroughAnotherUplink) {
       "came; "
       "}; }");
   constexpr const char* kFarIp6 = "2001:db8:203::9";
-  for (const auto& [family, beyond, network] :
+  for (const auto& [family, far, network] :
        {std::tuple(4, "203.0.113.9", "172.26.64.0/20"), std::tuple(6, kFarIp6, "fd00:26::/64")}) {
+    const std::string beyond = far;
     const std::string ip = Cat("ip -", family);
     vpn.Must(Words(Cat(ip, " address add ", beyond, " dev lo", family == 6 ? " nodad" : "")));
     Serve(vpn, Protocol::kTcp, {beyond}, 7, "vpn");

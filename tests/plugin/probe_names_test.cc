@@ -120,8 +120,10 @@ TEST_F(InspectName, ReadsNoFileBeyondTheRootOfItsTask) {
                                          Cat("--net=", container().path()),
                                          "python3",
                                          "-c",
-                                         "import os, time\nos.chroot('/run/root')\n"
-                                         "open('/ready', 'w')\ntime.sleep(60)"}}));
+                                         R"(import os, time
+os.chroot('/run/root')
+open('/ready', 'w')
+time.sleep(60))"}}));
   ASSERT_TRUE(Soon([&] { return fs::exists("/run/root/ready"); }));
   EXPECT_THAT(RunLine("inspect billing -to db.service.consul:5432"),
               Exits(0, Out(HasSubstr("by name server 172.26.64.1"))));
