@@ -186,8 +186,8 @@ class Reconciler {
     }
   }
 
-  // Names chains of others that drop everything. A reconcile leaves them alone, and also the place
-  // of our jump in FORWARD: whoever has put a drop there may mean it.
+  // Names chains of other programs that drop everything. A reconcile changes neither them nor the
+  // place of our jump in FORWARD: a drop before it may be intended.
   void CheckForeignDrops() {
     if (gateways_.empty()) {
       return;

@@ -40,8 +40,8 @@ class Files {
     return pid_ == 0 ? std::string("the node") : Cat("process ", pid_);
   }
 
-  // Returns the lines as words; none if there is no such file. Its links lead to files of the same
-  // root: whoever owns the container writes them.
+  // Returns the lines as words; none if there is no such file. Symbolic links are followed only
+  // inside the container's root, because the container can write them.
   [[nodiscard]] std::vector<std::vector<std::string>> Read(const std::string& path) const {
     const std::string root = pid_ == 0 ? "/" : Format("/proc/{}/root", pid_);
     const UniqueFd top(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -171,13 +171,14 @@ class Search {
 
  private:
   std::optional<Ip> FindBy(const Ip& server, const std::string& name) {
+    constexpr std::chrono::seconds kPatience{2};
+    const Deadline deadline = FromNow(kPatience);
     for (const std::string& each : resolver_.NamesFor(name)) {
       for (const Family family : {Family::kIpv4, Family::kIpv6}) {
         if (!HasFamily(inside_.record.ipam.addresses, family)) {
           continue;
         }
-        constexpr std::chrono::seconds kPatience{2};
-        last_ = sockets::AskNameServer(inside_.netns, server, each, family, FromNow(kPatience));
+        last_ = sockets::AskNameServer(inside_.netns, server, each, family, deadline);
         if (!last_.addresses.empty()) {
           return last_.addresses.front();
         }

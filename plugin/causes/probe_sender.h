@@ -35,8 +35,8 @@ class ProbeSender {
   // Returns the neighbour to which packets that leave the node are sent.
   [[nodiscard]] std::optional<Ip> NextHop();
 
-  // Notes the conntrack entry of the packet. To be called before the reset: afterwards, the entry
-  // may be that of a new connection of others.
+  // Notes the conntrack entry of the packet. Call it before the reset. After the reset, another
+  // program may have begun a connection with the same ends.
   void NoteConnection();
   // Removes that entry, and what a bridge has learned from our frames. To be called after the
   // reset.

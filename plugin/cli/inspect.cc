@@ -249,9 +249,9 @@ kernel does with the packet and with its answer. Prints the way of the packet
 as a line of stations, what is wrong, and what to type against it. The answer
 is caught before it leaves the node; the service accepts nothing.
 
--from: the packet comes from that client, and in by the interface IF; without
-IF, by that of the route back to the client. If the allocation publishes no
-ports, the packet goes to the ports that it listens on.
+-from: the packet comes from that client. It enters the node by the interface
+IF, or without IF by the interface of the route back to the client. If the
+allocation publishes no ports, the packet goes to the ports that it listens on.
 -to: the other way round, from the allocation to a service of the node, to
 another allocation, or out of the node. A name of DNS is looked up with the
 allocation's own resolv.conf. With -from, from that client to the allocation's

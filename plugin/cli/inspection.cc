@@ -203,8 +203,8 @@ class Inspection {
     }
   }
 
-  // Returns the address of the target. If it is a name that has none, also probes the way to the
-  // name servers that have not answered: what is found there is the cause.
+  // Returns the address of the target; nullopt if the target is a name without an address. Then
+  // also probes the way to each name server that has not answered, which shows the cause.
   [[nodiscard]] std::optional<Ip> FindTarget(causes::Inside& inside) {
     constexpr std::uint16_t kDns = 53;
     const std::string& name = question_.to->name;

@@ -107,7 +107,6 @@ void Print(std::string_view text) {
   }
 }
 
-// locale(7): the first of these that is set decides.
 std::function<void(std::size_t done, std::size_t all)> ProgressOnTerminal(std::string_view what) {
   if (::isatty(STDERR_FILENO) == 0) {
     return [](std::size_t, std::size_t) {};
@@ -122,6 +121,7 @@ std::function<void(std::size_t done, std::size_t all)> ProgressOnTerminal(std::s
   };
 }
 
+// locale(7): the first of these that is set decides.
 bool ShowsUtf8() {
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = ::getenv(name);

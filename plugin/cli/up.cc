@@ -158,14 +158,16 @@ int RunUp(const Arguments& arguments) {
       failed.push_back({{"file", file}, {"error", error.what()}});
     }
   }
+  if (!arguments.Has("json")) {
+    // First: what follows may fail, and the networks are up.
+    Print(Folded(Joined(networks, "", ShowNetwork), 2));
+  }
   const Json document = {{"dryRun", mode == Mode::kLook},
                          {"networks", networks},
                          {"failed", failed},
                          {"warnings", ArrayOf(FindWarnings(host, arguments, files), FindingJson)}};
   if (arguments.Has("json")) {
     PrintDocument(document);
-  } else {
-    Print(Folded(Joined(networks, "", ShowNetwork), 2));
   }
   for (const Json& warning : document.at("warnings")) {
     LogLine("{}", ShowWithFix(warning));

@@ -26,8 +26,8 @@ void CheckOtherFirewalls(state::Host& host, const state::Record& record, Finding
 
 [[nodiscard]] nft::TableId FirewalldTable();
 
-// A chain of firewalld's table that is there only with StrictForwardPorts=yes, and rejects
-// published ports that are none of firewalld's own.
+// A chain of firewalld's table that exists only with StrictForwardPorts=yes. It rejects published
+// ports, except those that firewalld itself forwards.
 constexpr const char* kStrictForwardPortsChain = "filter_FORWARD_dnat";
 
 // Returns a warning if firewalld rejects published ports, as its operator has told it.

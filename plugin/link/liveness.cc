@@ -55,6 +55,9 @@ bool IsAlive(state::Host& host,
 const std::set<Ip>& HeldAddresses::All() {
   if (!addresses_) {
     addresses_.emplace();
+    for (AttachmentId& id : host_.records.List("")) {
+      recorded_.emplace(state::HostVethName(id), std::move(id));
+    }
     AddInNamespaces();
     AddNeighbours();
   }
@@ -86,8 +89,8 @@ void HeldAddresses::AddIn(const netlink::Netns& netns) {
 const std::optional<state::Record>& HeldAddresses::RecordOf(int host_end) {
   return AskOnce(records_, host_end, [&]() -> std::optional<state::Record> {
     const std::optional<rtnl::Link> link = host_.net.FindLink(host_end);
-    return link && state::IsHostVethName(link->name) ? host_.records.FindOwner(link->name)
-                                                     : std::nullopt;
+    const auto id = link ? recorded_.find(link->name) : recorded_.end();
+    return id == recorded_.end() ? std::nullopt : host_.records.Find(id->second);
   });
 }
 

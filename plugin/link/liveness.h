@@ -38,11 +38,11 @@ namespace nomad_bridge::link {
 
 // Finds the addresses that containers have, whatever plugin or program assigned them. An address
 // counts as held in any of these cases:
-//  - An interface in another namespace has it, and is a veth, a macvlan or the like whose other end
-//    is on the host. Only root can make one: any user can give a loopback in a namespace of his own
-//    any address.
+//  - An interface in another namespace has it, and the other end of this veth, macvlan or the like
+//    is on the host. Only root can make such an interface. Other interfaces prove nothing: every
+//    local user can make a namespace, and give its loopback any address.
 //  - The node has a neighbour entry for it, and the bridge's FDB still has the neighbour's MAC
-//    behind a port that is not ours. A virtual machine is found this way.
+//    behind a port without a record. A virtual machine is found this way.
 //  - The node has a neighbour entry for it that is permanent, or that is on a link without an FDB.
 // A container with a record has the addresses in its record and no others, whatever it claims.
 // Reads the kernel once, when the addresses are first needed. Misses a namespace that is not
@@ -62,7 +62,8 @@ class HeldAddresses {
   const std::optional<state::Record>& RecordOf(int host_end);
 
   state::Host& host_;
-  std::map<int, std::optional<state::Record>> records_;  // by the index of the host veth
+  std::map<std::string, AttachmentId> recorded_;         // by the name of the host veth
+  std::map<int, std::optional<state::Record>> records_;  // those asked for, by the veth's index
   std::optional<std::set<Ip>> addresses_;
 };
 

@@ -153,7 +153,7 @@ nft::Chain ChainFor(const policy::Chain& chain, Packet packet) {
     // meta mark 0x6e627072 goto in-<hash>-probes
     made.rules.push_back(nft::Rule().MarkIs(kProbeMark).Goto(ChainOf(Packet::kProbe, chain.name)));
   }
-  const bool is_in = chain.name.starts_with(Cat(kPolicyIn, '-'));
+  const bool is_in = chain.direction == policy::Direction::kTo;
   for (const policy::Step& step : chain.steps) {
     Append(made.rules, StepRules(step, is_in, packet).All());
   }

@@ -240,8 +240,8 @@ TEST_F(GcLine, LooksForLeasesAlsoOfANetworkWithoutRecords) {
   EXPECT_THAT(Leased("/var/run/cni/other"), IsEmpty());
 }
 
-// Any user can give a loopback in a namespace of his own any address, and a container its
-// interface.
+// Every local user can make a namespace, and give its loopback any address. A container can give
+// its interface any address.
 TEST_F(GcLine, TakesNoAddressThatAStrangerClaimsForUsed) {
   Node& stranger = AddContainer("stranger");
   stranger.Must(Words("ip address add 172.26.64.2/32 dev lo"));
