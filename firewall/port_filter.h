@@ -4,7 +4,7 @@
 //
 // Shapes  Elements carry a comment and belong to one attachment; ports are names of host veths.
 // Errors  kKernel from the functions with a socket; the others are pure.
-// Source  docs/rules.md; RFC 826, 4861, 6980.
+// Source  docs/inside/rules.md; RFC 826, 4861, 6980.
 #pragma once
 
 #include <string>

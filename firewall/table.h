@@ -7,7 +7,7 @@
 //         belong to one attachment. Elements for bridges have no comment and are shared. Names of
 //         interfaces are padded with zeros to 16 bytes.
 // Errors  kKernel from FindAddress(); the others are pure.
-// Source  docs/rules.md
+// Source  docs/inside/rules.md
 #pragma once
 
 #include <array>

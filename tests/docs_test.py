@@ -5,11 +5,11 @@
   - JSON blocks parse, sh blocks are sh, README.md has at most 190 lines
   - prose, and comments of the source that have a line to themselves (//), have at most 100 columns
   - docs/configuration.md and the man page have every key that plugin/config reads, docs/errors.md every code of base/error.h,
-    docs/state.md every key of a record
+    docs/inside/state.md every key of a record
   - no page has more words than WORDS
-  - docs/figures.svg, docs/data-path.svg and the tables of docs/figures.md are drawn from the JSON beside them
+  - docs/inside/figures.svg, docs/inside/data-path.svg and the tables of docs/inside/figures.md are drawn from the JSON beside them
 
-docs/rules.md is compared with the kernel: tests/plugin/rules_docs_test.cc.
+docs/firewall.md and docs/inside/ruleset are compared with the kernel: tests/plugin/rules_docs_test.cc.
 
 Usage: tests/docs_test.py [directory of the checkout]
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("fixtures/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("fixtures/**/*.md")])
 README_LINES = 190
 WORDS = 2900
 COLUMNS = 100
@@ -140,7 +140,7 @@ def check_lists():
 
     fields = re.findall(r"WITH_DEFAULT\([\w:]+,([^)]*)\)", text_of("plugin/state/state_json.cc"))
     keys = set(re.findall(r"\w+", " ".join(fields)))
-    check_complete("docs/state.md", keys, "key of a record")
+    check_complete("docs/inside/state.md", keys, "key of a record")
 
 
 def check_words():
@@ -163,13 +163,13 @@ def check_columns():
 
 
 def check_figures():
-    document = ROOT / "docs/figures.md"
+    document = ROOT / "docs/inside/figures.md"
     for name in ("figures", "data-path"):
-        for option, shown in (([], text_of(f"docs/{name}.svg")), (["--table"], document.read_text())):
-            drawn = subprocess.run([ROOT / "tests/bench/draw-figures", *option], input=text_of(f"docs/{name}.json"),
+        for option, shown in (([], text_of(f"docs/inside/{name}.svg")), (["--table"], document.read_text())):
+            drawn = subprocess.run([ROOT / "tests/bench/draw-figures", *option], input=text_of(f"docs/inside/{name}.json"),
                                    text=True, capture_output=True, check=False)
             if drawn.returncode != 0 or drawn.stdout.strip() not in shown:
-                mismatch(document, f"not drawn from docs/{name}.json: run tests/bench/figures {drawn.stderr}")
+                mismatch(document, f"not drawn from docs/inside/{name}.json: run tests/bench/figures {drawn.stderr}")
 
 
 def main():

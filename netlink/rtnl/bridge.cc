@@ -30,7 +30,7 @@ netlink::Message BridgeMessage(const std::string& name,
   const netlink::Nest data(message, IFLA_INFO_DATA);
   // Multicast snooping filters nothing until a port sends a query for groups, which any port may
   // do. From then on, ports get no multicast for groups that they have not reported. With snooping,
-  // an ADD is a tenth to a fifth slower (docs/figures.md).
+  // an ADD is a tenth to a fifth slower (docs/inside/figures.md).
   message.PutU8(IFLA_BR_MCAST_SNOOPING, 0);
   if (vlan_filtering) {
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);

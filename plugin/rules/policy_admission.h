@@ -2,7 +2,7 @@
 // chain of its policies (policy_tables.h). It also decides which packets pass the allocation's
 // bridge port at all.
 //
-// Source  docs/rules.md
+// Source  docs/inside/rules.md
 #pragma once
 
 #include <cstdint>

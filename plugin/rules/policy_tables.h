@@ -9,7 +9,7 @@
 //         selector selects; a set "adr4-<hash>" holds a list of prefixes.
 // Kinds   Attachments of one kind are members of the same sets and have the same chains. The first
 //         attachment of a kind brings its chains, which stay until other policies are applied.
-// Source  docs/policy.md, docs/rules.md
+// Source  docs/policy.md, docs/inside/rules.md
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// docs/rules.md and docs/ruleset/ show what the kernel holds, to the letter.
+// docs/firewall.md and docs/inside/ruleset/ show what the kernel holds, to the letter.
 #include "base/list.h"
 #include "tests/support/world.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 // The block in the document that begins with ```<language>, without its fences.
 std::string Block(const std::string& language) {
-  const std::string document = ReadFixture("../docs/rules.md");
+  const std::string document = ReadFixture("../docs/firewall.md");
   const std::string fence = Cat("\n```", language, "\n");
   const std::size_t start = document.find(fence);
   EXPECT_NE(start, std::string::npos) << "no block of " << language;
@@ -33,7 +33,7 @@ TEST_F(RulesDocument, ShowsOurTable) {
   std::string listed = ListTable();
   const std::size_t boot = listed.find("boot=") + std::string("boot=").size();
   listed.replace(boot, std::string("9c1e77a0").size(), "9c1e77a0");
-  EXPECT_EQ(ReadFixture("../docs/ruleset/inet.nft"), listed);
+  EXPECT_EQ(ReadFixture("../docs/inside/ruleset/inet.nft"), listed);
 }
 
 TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
@@ -46,7 +46,7 @@ TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
     listed.replace(listed.find(link_local), link_local.size(), own);
     listed.replace(listed.find('-', listed.find(own)), 1, link_local);
   }
-  EXPECT_EQ(ReadFixture("../docs/ruleset/bridge.nft"), listed);
+  EXPECT_EQ(ReadFixture("../docs/inside/ruleset/bridge.nft"), listed);
 }
 
 TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
@@ -85,7 +85,7 @@ TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
   for (const char* const name : {"from_judged", "link_local", "forward"}) {
     listed += host().Must({"nft", "list", "chain", "bridge", "nomad-bridge", name});
   }
-  EXPECT_EQ(ReadFixture("../docs/ruleset/policies.nft"), listed);
+  EXPECT_EQ(ReadFixture("../docs/inside/ruleset/policies.nft"), listed);
 }
 
 TEST_F(RulesDocument, ShowsWhatIptablesLists) {
