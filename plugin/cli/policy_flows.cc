@@ -42,6 +42,9 @@ bool HasPort(std::uint8_t protocol) {
   return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
 }
 
+// Begins the text of a protocol that has no ports and no name.
+constexpr std::string_view kProtocol = "protocol ";
+
 std::string PortText(const Flow& flow) {
   if (HasPort(flow.protocol)) {
     return Text(Ports{static_cast<Protocol>(flow.protocol), flow.port, flow.port});
@@ -127,18 +130,6 @@ void SuggestEntry(const policy::Program& program, const std::string& refused_by,
   }
 }
 
-void Explain(const policy::Program& program, const Holders& holders, Flow& flow) {
-  flow.now = Judge(program,
-                   {.from = flow.from,
-                    .to = flow.to,
-                    .protocol = static_cast<Protocol>(flow.protocol),
-                    .port = flow.port});
-  const std::string refused_by = flow.now.is_allowed ? flow.now.WouldBeRefusedBy() : flow.now.By();
-  if (!refused_by.empty() && !IsGone(flow.from, holders) && !IsGone(flow.to, holders)) {
-    SuggestEntry(program, refused_by, flow);
-  }
-}
-
 // Returns the size of a key: source, destination, protocol and port, each padded to a register.
 std::size_t KeyBytes(Family family) {
   return family == Family::kIpv4 ? 4 + 4 + 4 + 4 : 16 + 16 + 4 + 4;
@@ -197,10 +188,8 @@ Json FlowJson(const Flow& flow) {
           {"entry", flow.entry}};
 }
 
-// Returns "refused by api", "would be refused by api", "allowed now by api#0" or "allowed now".
 Cell ShowDecision(const Json& flow) {
-  const std::string by = flow.at("by").is_null() ? "" : Cat(" by ", PlainText(flow.at("by")));
-  return Cat(PlainText(flow.at("is")), flow.at("allowedNow") ? " now" : "", by);
+  return DecisionOf(flow);
 }
 
 constexpr std::array kFlowColumns = {
@@ -212,6 +201,11 @@ constexpr std::array kFlowColumns = {
     Column{"TO", "/to/name", ShowPlain, Cuts::kFirst},
     Column{"PORT", "/port"},
     Column{"IS", "", ShowDecision, Cuts::kLast}};
+constexpr std::array kLoggedColumns = {kFlowColumns[0],
+                                       kFlowColumns[2],
+                                       kFlowColumns[3],
+                                       kFlowColumns[4],
+                                       kFlowColumns[5]};
 
 // Returns the flows in a set. Leaves out keys of another size: somebody may have put a set of
 // another type in the place of ours.
@@ -247,7 +241,50 @@ void Add(Flow flow, const nft::Bytes& key, std::map<nft::Bytes, Flow>& flows) {
   other.tries = tries;
 }
 
+std::string Show(const Json& document, std::span<const Column> columns) {
+  std::set<std::string> entries;
+  for (const Json& flow : document.at("flows")) {
+    const Json& entry = flow.at("entry");
+    if (!entry.is_null()) {
+      entries.insert(Format("  {}: {}\n",
+                            PlainText(flow.at("policy")),
+                            entry.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    }
+  }
+  return Cat(TableOf(document.at("flows"), columns),
+             entries.empty() ? ""
+                             : "\nThese entries would let them pass. Each goes into the "
+                               "\"allow\" of its policy:\n",
+             Joined(entries, ""));
+}
+
 }  // namespace
+
+void Explain(const policy::Program& program, const Holders& holders, Flow& flow) {
+  flow.now = Judge(program,
+                   {.from = flow.from,
+                    .to = flow.to,
+                    .protocol = static_cast<Protocol>(flow.protocol),
+                    .port = flow.port});
+  const std::string refused_by = flow.now.is_allowed ? flow.now.WouldBeRefusedBy() : flow.now.By();
+  if (!refused_by.empty() && !IsGone(flow.from, holders) && !IsGone(flow.to, holders)) {
+    SuggestEntry(program, refused_by, flow);
+  }
+}
+
+std::optional<Flow> FindFlowOnPort(const std::string& port) {
+  if (const std::optional<Ports> ports = policy::FindPorts(port)) {
+    return Flow{.protocol = static_cast<std::uint8_t>(ports->protocol),
+                .port = HasPort(static_cast<std::uint8_t>(ports->protocol)) ? ports->first
+                                                                            : std::uint16_t{0}};
+  }
+  if (port.starts_with(kProtocol)) {
+    if (const auto number = FindNumber<std::uint8_t>(port.substr(kProtocol.size()))) {
+      return Flow{.protocol = *number};
+    }
+  }
+  return std::nullopt;
+}
 
 Flows ReadFlows(state::Host& host, Holders& known) {
   Remember(FindHolders(host, TakeInventory(host)), known);
@@ -285,21 +322,17 @@ Json ToJson(const Flows& flows) {
   return {{"complete", flows.are_all}, {"flows", ArrayOf(flows.flows, FlowJson)}};
 }
 
+std::string DecisionOf(const Json& flow) {
+  const std::string by = flow.at("by").is_null() ? "" : Cat(" by ", PlainText(flow.at("by")));
+  return Cat(PlainText(flow.at("is")), flow.at("allowedNow") ? " now" : "", by);
+}
+
 std::string ShowFlows(const Json& document) {
-  std::set<std::string> entries;
-  for (const Json& flow : document.at("flows")) {
-    const Json& entry = flow.at("entry");
-    if (!entry.is_null()) {
-      entries.insert(Format("  {}: {}\n",
-                            PlainText(flow.at("policy")),
-                            entry.dump(-1, ' ', false, Json::error_handler_t::replace)));
-    }
-  }
-  return Cat(TableOf(document.at("flows"), kFlowColumns),
-             entries.empty() ? ""
-                             : "\nThese entries would let them pass. Each goes into the "
-                               "\"allow\" of its policy:\n",
-             Joined(entries, ""));
+  return Show(document, kFlowColumns);
+}
+
+std::string ShowLoggedFlows(const Json& document) {
+  return Show(document, kLoggedColumns);
 }
 
 }  // namespace nomad_bridge::cli

@@ -3,9 +3,9 @@
 //
 // Source  the sets of flows (rules/policy_admission.h): connections that were tried within the last
 //         hour
-// Names   An address is shown as the allocation that has it now, or had it when flows were read
-//         before. If that allocation began after a flow's last packet, the flow is not its own, and
-//         only the address is shown.
+// Names   An address is shown as the allocation that has it now, or had it when flows were read or
+//         logged before. If that allocation began after a flow's last packet, the flow is not its
+//         own, and only the address is shown.
 // Errors  kKernel
 #pragma once
 
@@ -52,13 +52,24 @@ struct Flows {
 // may keep for the next call.
 [[nodiscard]] Flows ReadFlows(state::Host& host, Holders& known);
 
+// Sets what the policies decide about the flow, and the policy and the entry that would allow it.
+void Explain(const policy::Program& program, const Holders& holders, Flow& flow);
+
+// Returns a flow with the protocol and the port that `port` of a flow's document shows: "tcp/80",
+// "icmp", "protocol 47".
+[[nodiscard]] std::optional<Flow> FindFlowOnPort(const std::string& port);
+
 // Returns the usage of the set of flows that are refused, or that audit mode would refuse. Each
 // family has such a set; the fuller set counts.
 [[nodiscard]] Usage UsageOfRefusedFlows(state::Host& host);
 [[nodiscard]] Usage UsageOfAuditedFlows(state::Host& host);
 
 [[nodiscard]] Json ToJson(const Flows& flows);
+// Returns "refused by api", "would be refused by api", "allowed now by api#0" or "allowed now".
+[[nodiscard]] std::string DecisionOf(const Json& flow);
 // Returns a table of the flows in this document, followed by the entries to paste.
 [[nodiscard]] std::string ShowFlows(const Json& document);
+// Returns the same for flows of the journal, which has the first packet of each flow, and no count.
+[[nodiscard]] std::string ShowLoggedFlows(const Json& document);
 
 }  // namespace nomad_bridge::cli

@@ -12,6 +12,7 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/policy_flows.h"
+#include "plugin/cli/policy_log.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/check_ruleset.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr std::array kStatusFlags = {
     Flag{"flows", nullptr, "refused connections, and the entries that would allow them"},
     Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
+    Flag{"since", "TIME", "with -flows: those in the journal, such as -since yesterday"},
+    Flag{"log", nullptr, "with -flows: only what is new since the last -log, for the journal"},
     kJsonFlag};
 
 constexpr std::string_view kFull =
@@ -41,11 +44,18 @@ std::string FlowsText(state::Host& host, const Json& document) {
       eldest == counts.end() ? "" : Cat("; their rules are in the kernel since ", eldest->since));
 }
 
+std::string LoggedFlowsText(const Json& document, const std::string& since) {
+  return document.at("flows").empty()
+             ? Format("the journal has no flow since '{}' (nomad-bridge-flows.timer)\n", since)
+             : ShowLoggedFlows(document);
+}
+
 // Prints the flows every two seconds until a key is pressed.
 void WatchFlows(state::Host& host) {
   constexpr std::chrono::milliseconds kPause{2000};
   const KeyMode keys;
   Holders known;
+  RecallHolders(known);
   do {
     host.policy.Refresh();
     Print(
@@ -58,13 +68,20 @@ int RunFlows(state::Host& host, const Arguments& arguments) {
     WatchFlows(host);
     return kYes;
   }
+  if (arguments.Has("log")) {
+    LogFlows(host, arguments.Has("json"));
+    return kYes;
+  }
   Holders known;
-  const Json document = ToJson(ReadFlows(host, known));
+  RecallHolders(known);
+  const std::string* const since = arguments.Find("since");
+  const Json document =
+      ToJson(since == nullptr ? ReadFlows(host, known) : ReadJournal(host, *since));
   if (arguments.Has("json")) {
     PrintDocument(document);
     return kYes;
   }
-  Print(FlowsText(host, document));
+  Print(since == nullptr ? FlowsText(host, document) : LoggedFlowsText(document, *since));
   if (!document.at("complete")) {
     LogLine("{}", kFull);
   }
@@ -93,11 +110,24 @@ constexpr std::array kRuleColumns = {Column{"RULE", "/rule", ShowPlain, Cuts::kF
                                      Column{"COUNT", "", ShowCount},
                                      Column{"SINCE", "/since"}};
 
+void RequireUsage(const Arguments& arguments) {
+  int ways = 0;
+  for (const char* const flag : {"watch", "log", "since"}) {
+    if (arguments.Has(flag)) {
+      ++ways;
+      if (!arguments.Has("flows")) {
+        throw UsageError(Format("-{} is for -flows", flag));
+      }
+    }
+  }
+  if (ways > 1 || (arguments.Has("watch") && arguments.Has("json"))) {
+    throw UsageError("-watch, -log and -since exclude each other, and -watch and -json do");
+  }
+}
+
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
-  if (arguments.Has("watch") && (!arguments.Has("flows") || arguments.Has("json"))) {
-    throw UsageError("-watch is for -flows, and not for -json");
-  }
+  RequireUsage(arguments);
   state::Host host = state::Host::OpenToLook();
   rules::RequireReadablePolicies(host);
   if (!host.policy.AreApplied() && !arguments.Has("json")) {
@@ -152,8 +182,10 @@ they differ.
 -flows lists the connections that were refused within the last hour, or, of a
 policy in audit mode, would have been: source and target, by the allocations
 that have the addresses now; the target's own port; how many packets tried; and
-what the policies in force make of it. Below stand the entries that would let
-them pass.
+what the policies in force make of it. Below are the entries that would let
+them pass. nomad-bridge-flows.timer logs each flow once, and again when another
+rule decides, to the journal: -since reads it there, with the names that both
+ends had then.
 )",
     .flags = kStatusFlags,
     .run = RunStatus};

@@ -130,6 +130,56 @@ TEST_F(PolicyFlows, KeepTheirNamesWhileWatched) {
   EXPECT_TRUE(Soon([&] { return times_shown() > before + 1; }));
 }
 
+TEST_F(PolicyFlows, AreLoggedOnceAndAgainWhenAnotherRuleDecides) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({Audited(kNamespaces)});
+  EXPECT_EQ(Output("policy status -flows -log"), "");
+  EXPECT_TRUE(Connects(etl, api));
+  const std::string way = Format(
+      "dev/etl/main ({}) -> prod/api/main ({}) tcp/80", AddressOfNode(etl), AddressOfNode(api));
+  EXPECT_EQ(Output("policy status -flows -log"), way + ": would be refused by namespaces\n");
+  EXPECT_TRUE(Connects(etl, api));
+  EXPECT_EQ(Output("policy status -flows -log"), "");
+
+  Apply({kNamespaces});
+  EXPECT_EQ(Output("policy status -flows -log"), way + ": refused by namespaces\n");
+  Apply({kNamespaces,
+         {{"name", "etl"},
+          {"to", {{"namespace", "prod"}}},
+          {"allow", {{{"from", {{{"namespace", "dev"}}}}}}}}});
+  const json logged = json::parse(Output("policy status -flows -log -json"));
+  EXPECT_EQ(logged["from"], End(etl, "dev", "etl"));
+  EXPECT_EQ(logged["allowedNow"], true);
+  EXPECT_EQ(logged["by"], "etl#0");
+}
+
+TEST_F(PolicyFlows, KeepTheNamesThatWereLogged) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+  EXPECT_NE(Output("policy status -flows -log"), "");
+  Detach(DualStack(), As(etl.name(), etl));
+  EXPECT_EQ(Flows()["flows"][0]["from"]["name"], "dev/etl/main");
+  EXPECT_EQ(Output("policy status -flows -log"), "");
+}
+
+TEST_F(PolicyFlows, AreLoggedAgainAfterTheLogIsDamaged) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Connects(etl, api));
+  EXPECT_NE(Output("policy status -flows -log"), "");
+  for (const char* const text : {"{",
+                                 "[]",
+                                 R"({"printed": [1], "holders": {"a": 1}})",
+                                 R"({"printed": 1, "holders": [1, {"address": 1}]})"}) {
+    ReplaceFile("/run/nomad-bridge/.flows", text);
+    EXPECT_THAT(Output("policy status -flows -log"), HasSubstr("refused by namespaces")) << text;
+  }
+}
+
 TEST_F(PolicyFlows, ShowOnlyTheAddressOfARemovedAllocation) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
