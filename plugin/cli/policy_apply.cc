@@ -1,9 +1,12 @@
 // policy apply: puts the policies of the files in force.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -13,6 +16,7 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/policy_view.h"
+#include "plugin/config/node_config.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/policy_tables.h"
 
@@ -30,6 +34,26 @@ std::string AllocationOf(const state::Record& record) {
   return found != labels.end() ? found->second : record.id.container_id;
 }
 
+// Returns the rules of all policies about connections to the workload, and from it:
+// "namespaces: allow from same-namespace".
+Json RulesJson(const policy::Program& program, const cni::Workload& workload) {
+  Json rules = Json::array();
+  for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
+    for (const policy::Policy& each : program.PoliciesAbout(direction, workload)) {
+      for (const std::string& rule : policy::RulesOf(each)) {
+        rules.push_back(Cat(each.name, ": ", rule));
+      }
+    }
+  }
+  return rules;
+}
+
+Json SideJson(const policy::Program& program, const cni::Workload& workload) {
+  Json side = ReachJson(program, workload);
+  side["rules"] = RulesJson(program, workload);
+  return side;
+}
+
 Json ChangesJson(const attachment::ApplyReport& report, const policy::Program& program) {
   return ArrayOf(report.changed, [&](const state::Record& record) -> Json {
     const cni::Workload workload = record.Workload();
@@ -39,8 +63,8 @@ Json ChangesJson(const attachment::ApplyReport& report, const policy::Program& p
             {"namespace", workload.nomad_namespace},
             {"job", workload.job},
             {"group", workload.group},
-            {"before", ReachJson(report.former, workload)},
-            {"after", ReachJson(program, workload)}};
+            {"before", SideJson(report.former, workload)},
+            {"after", SideJson(program, workload)}};
   });
 }
 
@@ -89,20 +113,55 @@ Json ByGroup(const Json& changed) {
   return ArrayOf(groups, [](const auto& each) { return each.second; });
 }
 
+// Returns a line for each rule that `from` has and `to` lacks.
+std::string RulesOnlyIn(const Json& from, const Json& to, std::string_view sign) {
+  std::string lines;
+  for (const Json& rule : from) {
+    if (std::ranges::find(to, rule) == to.end()) {
+      lines += Format("  {} {}\n", sign, PlainText(rule));
+    }
+  }
+  return lines;
+}
+
+// Returns which rules the groups have gained and lost, with one heading for all groups that have
+// the same changes.
+std::string ShowRules(const Json& groups) {
+  std::map<std::string, std::vector<std::string>> names;  // by lines
+  for (const Json& group : groups) {
+    const Json& before = group.at("before").at("rules");
+    const Json& after = group.at("after").at("rules");
+    std::vector<std::string> path = {group.at("namespace"), group.at("job"), group.at("group")};
+    std::erase(path, "");
+    names[RulesOnlyIn(after, before, "+") + RulesOnlyIn(before, after, "-")].push_back(
+        Joined(path, "/"));
+  }
+  names.erase("");
+  std::string text;
+  for (const auto& [lines, changed] : names) {
+    text += Format("\n{}\n{}", Joined(changed, ", "), lines);
+  }
+  return text;
+}
+
+// Returns whether the policies only note what they would refuse.
+bool AreAllAudited(const policy::Program& program) {
+  return std::ranges::all_of(program.Counters(),
+                             [](const auto& counter) { return counter.second.is_audited; });
+}
+
 // Returns "3 policies in force; the reach of 2 attachments has changed; 1 connection ended".
-std::string Summary(const Json& document,
-                    const std::vector<policy::Policy>& policies,
-                    bool is_cut) {
+std::string Summary(const Json& document, bool is_audit, bool is_cut) {
   const bool is_dry = document.at("dryRun");
-  const bool are_all_audited =
-      !policies.empty() && std::ranges::all_of(policies, &policy::Policy::is_audited);
-  return Format("{} {}{}; the reach of {} {}{}\n",
-                Counted(policies.size(), "policy"),
-                is_dry ? "read" : "in force",
-                are_all_audited ? ", all in audit mode: nothing is closed" : "",
-                Counted(document.at("changed").size(), "attachment"),
-                is_dry ? "would change" : "has changed",
-                is_cut ? Format("; {} ended", Counted(document.at("cut"), "connection")) : "");
+  return Format(
+      "{} {}{}; {} of {} {}{}\n",
+      Counted(document.at("policies").get<std::size_t>(), "policy"),
+      is_dry ? "read" : "in force",
+      is_audit ? ", in audit mode: connections are noted only, and nothing is closed" : "",
+      is_audit ? "what is noted" : "the reach",
+      Counted(document.at("changed").size(), "attachment"),
+      is_dry ? "would change" : "has changed",
+      is_cut ? Format("; {} ended", Counted(document.at("cut"), "connection")) : "");
 }
 
 // Throws if the directory is missing and the policies in force cannot be read. An apply would then
@@ -125,18 +184,32 @@ std::string ShowChanges(const Json& changed, bool is_verbose) {
   if (changed.empty()) {
     return "";
   }
-  return is_verbose ? TableOf(changed, kAllocationColumns)
-                    : TableOf(ByGroup(changed), kGroupColumns);
+  const Json groups = ByGroup(changed);
+  return Cat(is_verbose ? TableOf(changed, kAllocationColumns) : TableOf(groups, kGroupColumns),
+             ShowRules(groups));
 }
 
+// Returns whether stderr leads to systemd's journal, as systemd.exec(5) says of JOURNAL_STREAM.
+bool IsStderrTheJournal() {
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat status {};
+  return stream != nullptr && ::fstat(STDERR_FILENO, &status) == 0 &&
+         Cat(std::uint64_t{status.st_dev}, ':', std::uint64_t{status.st_ino}) == stream;
+}
+
+// Says that there are no policies to whoever typed the command, and where policies are required.
+// The unit that runs at each boot has nothing to log about a node without policies.
 void RemarkOnNone(const policy::Policies& policies, const std::string& directory) {
-  if (!policies.are_named) {
-    LogLine(
-        "'{}' {}: where policies are required, ADDs are refused until a file there has the key "
-        "\"policies\"; an empty list is enough",
-        directory,
-        FindStatus(directory) ? "has no file of policies" : "does not exist");
+  const bool are_required = config::ReadNodeConfig().policy_required;
+  if (policies.are_named || (!are_required && IsStderrTheJournal())) {
+    return;
   }
+  LogLine("'{}' {}{}",
+          directory,
+          FindStatus(directory) ? "has no file of policies" : "does not exist",
+          are_required ? ": ADDs are refused until a file there has the key \"policies\"; an empty "
+                         "list is enough"
+                       : "");
 }
 
 using More = conntrack::Conntrack::More;
@@ -173,11 +246,12 @@ int RunApply(const Arguments& arguments) {
                          {"policies", policies.policies.size()},
                          {"changed", ChangesJson(report, program)},
                          {"cut", is_cut ? cut : 0}};
+  const bool is_audit = !program.empty() && AreAllAudited(program) && AreAllAudited(report.former);
   if (arguments.Has("json")) {
     PrintDocument(document);
   } else if (!has_none) {
     Print(ShowChanges(document.at("changed"), arguments.Has("v")));
-    WriteBestEffort(STDERR_FILENO, Summary(document, policies.policies, is_cut));
+    WriteBestEffort(STDERR_FILENO, Summary(document, is_audit, is_cut));
     RemarkOnUnseen(report.unseen);
   }
   return kYes;

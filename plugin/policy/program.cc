@@ -375,6 +375,17 @@ const Lists& Program::Lists() const {
   return *lists_;
 }
 
+std::vector<std::string> RulesOf(const Policy& policy) {
+  std::vector<std::string> rules;
+  for (const Entry& entry : policy.allow) {
+    rules.push_back(InWords("allow", policy.direction, entry));
+  }
+  for (const Entry& entry : policy.deny) {
+    rules.push_back(InWords("refuse", policy.direction, entry));
+  }
+  return rules;
+}
+
 std::map<std::string, CounterOf> Program::Counters() const {
   using What = CounterOf::What;
   std::map<std::string, CounterOf> counters;

@@ -91,6 +91,9 @@ struct CounterOf {
   std::string text;         // "allow from same-namespace", "refuse what is left"
 };
 
+// Returns the policy's rules for people: "allow from same-namespace", "refuse to metadata".
+[[nodiscard]] std::vector<std::string> RulesOf(const Policy& policy);
+
 // Makes each kind and list when it is first needed, and keeps it: an ADD needs its kind several
 // times.
 class Program {

@@ -296,8 +296,28 @@ TEST_F(PolicyFlows, ApplyShowsChangesByGroup) {
   const Outcome applied = Run({"policy", "apply", kDirectory});
   EXPECT_THAT(applied, Exits(0, Err(HasSubstr("nothing is closed"))));
   EXPECT_THAT(applied.out, ::testing::ContainsRegex("prod +api +main +1 +- -> namespaces"));
+  EXPECT_THAT(applied.out,
+              HasSubstr("\nprod/api/main, prod/db/main\n"
+                        "  + namespaces: allow from same-namespace\n"));
+  json wider = kNamespaces;
+  wider["allow"].push_back({{"from", {{{"namespace", "infra"}}}}, {"ports", {"tcp/9100"}}});
+  WritePolicies({Audited(wider)});
+  const Outcome noted = Run({"policy", "apply", kDirectory});
+  EXPECT_THAT(noted, Exits(0, Err(HasSubstr("noted only"))));
+  EXPECT_THAT(noted.out,
+              ::testing::EndsWith("\nprod/api/main, prod/db/main\n"
+                                  "  + namespaces: allow from namespace=infra ports tcp/9100\n"));
+
+  WritePolicies({wider});
+  const Outcome enforced = Run({"policy", "apply", kDirectory});
+  EXPECT_THAT(enforced, Exits(0, Err(HasSubstr("the reach of 2 attachments has changed"))));
+  EXPECT_THAT(enforced.out, HasSubstr("namespaces (audit) -> namespaces"));
+  EXPECT_THAT(enforced.out, Not(HasSubstr("  + ")));
   WritePolicies({kNamespaces});
-  EXPECT_THAT(Run({"policy", "apply", "-v", kDirectory}).out, HasSubstr("ALLOC"));
+  const Outcome narrower = Run({"policy", "apply", "-v", kDirectory});
+  EXPECT_THAT(narrower.out, HasSubstr("ALLOC"));
+  EXPECT_THAT(narrower.out,
+              HasSubstr("  - namespaces: allow from namespace=infra ports tcp/9100\n"));
 }
 
 }  // namespace
