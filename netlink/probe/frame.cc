@@ -1,9 +1,13 @@
 #include "netlink/probe/frame.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 
+#include <linux/if_arp.h>
 #include <linux/if_ether.h>
+#include <netinet/icmp6.h>
 #include <netinet/in.h>
 
 namespace nomad_bridge::probe {
@@ -11,7 +15,8 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr std::uint8_t kHops = 63;  // as if a client's packet had passed a router
+constexpr std::uint8_t kHops = 63;      // as if a client's packet had passed a router
+constexpr std::uint8_t kAllHops = 255;  // of neighbour discovery: nobody has forwarded the packet
 constexpr std::uint8_t kSyn = 0x02;
 constexpr std::uint8_t kReset = 0x04;
 
@@ -103,21 +108,60 @@ Bytes Ipv4Header(const Flow& flow, std::size_t payload) {
   return header;
 }
 
-Bytes Ipv6Header(const Flow& flow, std::size_t payload) {
+Bytes Ipv6Header(const Flow& flow, std::size_t payload, std::uint8_t hops) {
   Bytes header = {0x60, 0, 0, 0};
   Put16(header, static_cast<std::uint32_t>(payload));
   header.push_back(flow.protocol);
-  header.push_back(kHops);
+  header.push_back(hops);
   Put(header, flow.source.bytes());
   Put(header, flow.destination.bytes());
   return header;
 }
 
 Bytes PacketWith(const Flow& flow, const Bytes& payload) {
-  Bytes packet =
-      flow.source.is_ipv4() ? Ipv4Header(flow, payload.size()) : Ipv6Header(flow, payload.size());
+  Bytes packet = flow.source.is_ipv4() ? Ipv4Header(flow, payload.size())
+                                       : Ipv6Header(flow, payload.size(), kHops);
   Put(packet, payload);
   return packet;
+}
+
+constexpr Mac kEverybody = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+
+Bytes ArpProbe(const Mac& from, const Ip& address) {
+  constexpr std::uint8_t kRequest = 1;
+  Bytes frame;
+  Put(frame, kEverybody.bytes);
+  Put(frame, from.bytes);
+  Put16(frame, ETH_P_ARP);
+  Put16(frame, ARPHRD_ETHER);
+  Put16(frame, ETH_P_IP);
+  frame.push_back(ETH_ALEN);
+  frame.push_back(static_cast<std::uint8_t>(address.bytes().size()));
+  Put16(frame, kRequest);
+  Put(frame, from.bytes);
+  Put(frame, Ip().bytes());
+  Put(frame, Mac().bytes);
+  Put(frame, address.bytes());
+  return frame;
+}
+
+Bytes Solicitation(const Mac& from, const Ip& address) {
+  constexpr std::size_t kChecksumAt = 2;
+  constexpr std::size_t kGroupBytes = 3;   // of the address, in the group's address
+  constexpr std::size_t kMappedBytes = 4;  // of the group, in its MAC (RFC 2464)
+  std::array<std::uint8_t, 16> group = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff};
+  std::ranges::copy(address.bytes().last(kGroupBytes), group.end() - kGroupBytes);
+  Mac to = {{0x33, 0x33}};
+  std::copy(group.end() - kMappedBytes, group.end(), to.bytes.end() - kMappedBytes);
+
+  constexpr std::array<std::uint8_t, 16> kNone = {};
+  const Flow flow{.source = Ip(kNone), .destination = Ip(group), .protocol = IPPROTO_ICMPV6};
+  Bytes message = {ND_NEIGHBOR_SOLICIT, 0, 0, 0, 0, 0, 0, 0};
+  Put(message, address.bytes());
+  SetTransportChecksum(flow, message, kChecksumAt);
+  Bytes packet = Ipv6Header(flow, message.size(), kAllHops);
+  Put(packet, message);
+  return Framed(to, from, packet);
 }
 
 }  // namespace
@@ -140,6 +184,10 @@ std::vector<std::uint8_t> Framed(const Mac& to,
   Put16(frame, is_ipv4 ? ETH_P_IP : ETH_P_IPV6);
   Put(frame, packet);
   return frame;
+}
+
+std::vector<std::uint8_t> HolderQuery(const Mac& from, const Ip& address) {
+  return address.is_ipv4() ? ArpProbe(from, address) : Solicitation(from, address);
 }
 
 }  // namespace nomad_bridge::probe

@@ -5,7 +5,7 @@
 // Token   32 random bits that identify a probe's packets, even after translation: TCP's sequence
 //         number, or the payload of a UDP datagram. The answer to the TCP packet acknowledges the
 //         next number.
-// Source  RFC 791, RFC 8200, RFC 9293, RFC 768
+// Source  RFC 791, RFC 8200, RFC 9293, RFC 768; RFC 826, RFC 4861, RFC 4862, RFC 5227
 #pragma once
 
 #include <cstdint>
@@ -35,5 +35,9 @@ struct Flow {
 [[nodiscard]] std::vector<std::uint8_t> Framed(const Mac& to,
                                                const Mac& from,
                                                const std::vector<std::uint8_t>& packet);
+
+// Returns the frame by which `from` asks all machines of its segment who has `address`, without an
+// address of its own: an ARP probe (RFC 5227), or the solicitation of duplicate address detection.
+[[nodiscard]] std::vector<std::uint8_t> HolderQuery(const Mac& from, const Ip& address);
 
 }  // namespace nomad_bridge::probe

@@ -106,32 +106,31 @@ class GatewayAddresses {
         others_(host, record.id),
         present_(host.net.Addresses(links_.gateway)) {}
 
-  void Check(Findings& findings) {
+  // Returns false if one of the addresses must not be assigned: then nothing is changed.
+  bool Check(Findings& findings) {
     const rtnl::Link& gateway = links_.gateway;
-    bool is_any_added = false;
-    for (const Cidr& wanted : Wanted()) {
-      if (Contains(present_, wanted)) {
-        continue;
-      }
-      if (std::optional<Finding> taker = FindTakerOf(wanted)) {
-        findings.AddUnrepairable(*std::move(taker));
-      } else {
-        findings.Add({Area::kBridge,
-                      gateway.name,
-                      Format("address {} is missing on '{}'", wanted, gateway.name)},
-                     [&] {
-                       MakeRoomFor(wanted);
-                       host_.net.EnsureAddress(gateway, wanted);
-                       is_any_added = true;
-                     });
-      }
+    std::vector<Cidr> missing = Wanted();
+    std::erase_if(missing, [&](const Cidr& wanted) { return Contains(present_, wanted); });
+    if (AddObstacles(missing, findings)) {
+      return false;
     }
-    if (is_any_added) {
+    for (const Cidr& wanted : missing) {
+      findings.Add({Area::kBridge,
+                    gateway.name,
+                    Format("address {} is missing on '{}'", wanted, gateway.name)},
+                   [&] {
+                     MakeRoomFor(wanted);
+                     host_.net.EnsureAddress(gateway, wanted);
+                     present_.push_back(wanted);
+                   });
+    }
+    if (!missing.empty() && findings.is_repairing()) {
       RememberGateways(host_.net, record_);
     }
     if (gateway.up || findings.is_repairing()) {
       CheckRoutes(findings);
     }
+    return true;
   }
 
  private:
@@ -153,8 +152,7 @@ class GatewayAddresses {
     const std::vector<Cidr> wanted = Wanted();
     for (const Cidr& container : record_.ipam.addresses) {
       const auto own = std::ranges::find_if(wanted, [&](const Cidr& each) {
-        return each.Contains(container.address) &&
-               (findings.is_repairing() || Contains(present_, each));
+        return each.Contains(container.address) && Contains(present_, each);
       });
       std::optional<Finding> detour =
           own == wanted.end()
@@ -169,11 +167,50 @@ class GatewayAddresses {
     }
   }
 
-  // A VRF has its own routes, so no route of the main table takes addresses of a gateway in a VRF.
-  std::optional<Finding> FindTakerOf(const Cidr& wanted) {
-    return wanted.address.IsLinkLocal() || links_.gateway.master != 0
-               ? std::nullopt
-               : FindTaker(host_.net, record_, wanted);
+  // Returns whether the gateway must not get one of the addresses.
+  bool AddObstacles(const std::vector<Cidr>& missing, Findings& findings) {
+    bool is_any = false;
+    for (const Cidr& wanted : missing) {
+      if (std::optional<Finding> obstacle = FindObstacleTo(wanted)) {
+        findings.AddUnrepairable(*std::move(obstacle));
+        is_any = true;
+      }
+    }
+    return is_any;
+  }
+
+  // Returns why the gateway must not get the address `wanted`, which it lacks.
+  std::optional<Finding> FindObstacleTo(const Cidr& wanted) {
+    if (wanted.address.IsLinkLocal()) {
+      return std::nullopt;
+    }
+    // A VRF has its own routes, so no route of the main table takes addresses of a gateway in a
+    // VRF.
+    std::optional<Finding> taker =
+        links_.gateway.master == 0 ? FindTaker(host_.net, record_, wanted) : std::nullopt;
+    return taker ? taker : FindHolder(wanted.address);
+  }
+
+  // Returns a finding if another machine on the bridge's LAN has the address. With two holders, the
+  // LAN would lose its router.
+  std::optional<Finding> FindHolder(const Ip& address) {
+    const std::optional<Mac> holder =
+        FindHolderOnLan(host_, links_.bridge, links_.gateway, address);
+    if (!holder) {
+      return std::nullopt;
+    }
+    return Finding{
+        .area = Area::kBridge,
+        .owner = record_.link.bridge,
+        .text = Format("'isGateway' would give bridge '{}' the address {}, which another machine "
+                       "on its LAN has: MAC {} answers",
+                       record_.link.bridge,
+                       address,
+                       *holder),
+        .fix = Fix::Advice(R"("isGateway": false in the conflist if that machine is the )"
+                           R"(allocations' router; else another "gateway", or remove the address )"
+                           "there"),
+        .family = address.family()};
   }
 
   void MakeRoomFor(const Cidr& wanted) {
@@ -252,8 +289,10 @@ void CheckPresent(state::Host& host,
     } else if (has_ipv6) {
       CheckIpv6IsOn(*gateway, findings);  // before this the kernel accepts no IPv6 address
     }
-    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, record).Check(findings);
-    // After the addresses: if they are refused, forwarding must stay off.
+    // Before forwarding: if an address is refused, forwarding must stay off.
+    if (!GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, record).Check(findings)) {
+      return;
+    }
     CheckForwarding(host, *gateway, link.gateways, findings);
   }
   if (bridge.up) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "netlink/probe/address_holder.h"
 #include "plugin/config/config.h"
 #include "plugin/state/kernel_names.h"
 
@@ -40,6 +41,11 @@ bool IsUplink(rtnl::Socket& net, const rtnl::Link& port) {
   }
   const std::optional<rtnl::Link> link = net.FindLink(port.index);
   return link && !IsHostEnd(*link);
+}
+
+bool IsBehindOurPort(rtnl::Socket& net, const rtnl::Link& bridge, const rtnl::FdbEntry& entry) {
+  const std::optional<rtnl::Link> port = net.FindLink(entry.port);
+  return port && port->master == bridge.index && state::ParseAlias(port->alias);
 }
 
 // Returns who has the MAC of `entry` on this node's side of `bridge`; nullopt if the MAC is beyond
@@ -107,6 +113,25 @@ std::optional<std::string> FindMacHolder(rtnl::Socket& net,
     }
   }
   return std::nullopt;
+}
+
+std::optional<Mac> FindHolderOnLan(state::Host& host,
+                                   const rtnl::Link& bridge,
+                                   const rtnl::Link& gateway,
+                                   const Ip& address) {
+  if (!HasUplink(host.net, bridge)) {
+    return std::nullopt;
+  }
+  std::set<Mac> holders = probe::FindHolders(host.netns, gateway.index, gateway.mac, address);
+  if (holders.empty()) {
+    return std::nullopt;  // avoids a list of all FDB entries
+  }
+  for (const rtnl::FdbEntry& entry : host.net.AllFdbEntries()) {
+    if (holders.contains(entry.mac) && IsBehindOurPort(host.net, bridge, entry)) {
+      holders.erase(entry.mac);
+    }
+  }
+  return holders.empty() ? std::nullopt : std::optional(*holders.begin());
 }
 
 std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {

@@ -1,6 +1,6 @@
 // Finds the links that lead out of the node. Answers whether a bridge has an uplink, by which the
-// node itself may reach its LAN; who has a MAC on this node's side of a bridge; and how large
-// packets may be on their way out.
+// node itself may reach its LAN; who has a MAC on this node's side of a bridge; who has an address
+// on its LAN; and how large packets may be on their way out.
 //
 // Uplink  Any port of a bridge but the host end of a container. A host end is a veth whose other
 //         end is in another namespace, and whose name begins with "veth" or, for systemd-nspawn,
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
@@ -38,6 +39,14 @@ namespace nomad_bridge::link {
 [[nodiscard]] std::optional<std::string> FindMacHolder(rtnl::Socket& net,
                                                        const std::string& bridge_name,
                                                        const Mac& mac);
+
+// Returns the MAC of a machine that answers for `address` on the LAN of `bridge`; nullopt if the
+// bridge has no uplink, or if nobody answers within 0.6 seconds. `gateway` is the node's own
+// interface on the bridge. Ignores answers of our attachments: what a container claims is no proof.
+[[nodiscard]] std::optional<Mac> FindHolderOnLan(state::Host& host,
+                                                 const rtnl::Link& bridge,
+                                                 const rtnl::Link& gateway,
+                                                 const Ip& address);
 
 // Returns the `links` through which other machines reach the node: links that are not ports of a
 // bridge, and bridges with an uplink. A bridge counts as operational only if one of its uplinks is
