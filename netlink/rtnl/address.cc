@@ -77,15 +77,23 @@ std::vector<Cidr> Socket::Addresses(const Link& link) {
 }
 
 std::set<Ip> Socket::AllAddresses() {
+  std::set<Ip> all;
+  for (const auto& [link, addresses] : AddressesByLink()) {
+    std::ranges::transform(addresses, std::inserter(all, all.end()), &Cidr::address);
+  }
+  return all;
+}
+
+std::map<int, std::vector<Cidr>> Socket::AddressesByLink() {
   netlink::Message request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{.ifa_family = AF_UNSPEC});
-  const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list addresses");
-  std::set<Ip> addresses;
-  netlink::ForEachMessage<ifaddrmsg>(reply,
-                                     [&](const ifaddrmsg&, const netlink::Attributes& attributes) {
-                                       if (const std::optional<Ip> ip = OwnAddress(attributes)) {
-                                         addresses.insert(*ip);
-                                       }
-                                     });
+  std::map<int, std::vector<Cidr>> addresses;
+  netlink::ForEachMessage<ifaddrmsg>(
+      socket_.TransactOrThrow(request, "cannot list addresses"),
+      [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
+        if (const std::optional<Ip> ip = OwnAddress(attributes)) {
+          addresses[static_cast<int>(head.ifa_index)].push_back({*ip, head.ifa_prefixlen});
+        }
+      });
   return addresses;
 }
 
@@ -102,23 +110,6 @@ std::set<int> Socket::LinksWithLearntAddresses() {
         }
       });
   return links;
-}
-
-std::vector<Ip> Socket::LocalAddresses(Family family) {
-  netlink::Message request(
-      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = NumberOf(family), .rtm_type = RTN_LOCAL});
-  request.PutU32(RTA_TABLE, RT_TABLE_LOCAL);
-  const netlink::Reply reply =
-      socket_.TransactOrThrow(request, "cannot list the node's addresses", {ENOENT});
-  std::vector<Ip> addresses;
-  const auto read = [&](const rtmsg& head, const netlink::Attributes& attributes) {
-    const std::optional<Ip> ip = attributes.Address(RTA_DST);
-    if (ip && head.rtm_type == RTN_LOCAL && head.rtm_dst_len == ip->bits()) {
-      addresses.push_back(*ip);
-    }
-  };
-  netlink::ForEachMessage<rtmsg>(reply, read);
-  return addresses;
 }
 
 void Socket::EnsureAddress(const Link& link, const Cidr& address) {

@@ -66,9 +66,7 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
   }
   PutFlow(request, query.flow);
   const netlink::Reply reply = socket_.TransactOrThrow(
-      request,
-      Cat("cannot look up the route to ", query.destination),
-      {ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EOPNOTSUPP, EXDEV, ENODEV});
+      request, Cat("cannot look up the route to ", query.destination), kNoRouteErrors);
   RouteAnswer answer{.error = reply.error};
   netlink::ForEachMessage<rtmsg>(
       reply, [&](const rtmsg& head, const netlink::Attributes& attributes) {

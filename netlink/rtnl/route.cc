@@ -96,13 +96,11 @@ void ReadRoutes(const rtmsg& head, const netlink::Attributes& attributes, Routes
   }
 }
 
-RoutesByLink ListRoutes(netlink::RequestSocket& socket,
-                        const netlink::Message& request,
-                        const std::string& what) {
+RoutesByLink ReadAll(const netlink::Reply& reply) {
   RoutesByLink routes;
-  netlink::ForEachMessage<rtmsg>(
-      socket.TransactOrThrow(request, what),
-      [&](const rtmsg& head, const auto& attributes) { ReadRoutes(head, attributes, routes); });
+  netlink::ForEachMessage<rtmsg>(reply, [&](const rtmsg& head, const auto& attributes) {
+    ReadRoutes(head, attributes, routes);
+  });
   return routes;
 }
 
@@ -112,15 +110,18 @@ netlink::Message ListRoutesRequest() {
 
 }  // namespace
 
-netlink::Message GetRouteRequest(const Ip& destination, const std::optional<Ip>& source) {
+netlink::Message GetRouteRequest(const Ip& destination,
+                                 const std::optional<Ip>& source,
+                                 std::uint32_t flags) {
   const auto bits = static_cast<unsigned char>(destination.bits());
-  netlink::Message request(RTM_GETROUTE,
-                           0,
-                           rtmsg{.rtm_family = FamilyOf(destination),
-                                 .rtm_dst_len = bits,
-                                 .rtm_src_len = source ? bits : std::uint8_t{0},
-                                 // IPv6 names the table without this flag.
-                                 .rtm_flags = destination.is_ipv4() ? RTM_F_LOOKUP_TABLE : 0U});
+  netlink::Message request(
+      RTM_GETROUTE,
+      0,
+      rtmsg{.rtm_family = FamilyOf(destination),
+            .rtm_dst_len = bits,
+            .rtm_src_len = source ? bits : std::uint8_t{0},
+            // IPv6 names the table without this flag.
+            .rtm_flags = flags | (destination.is_ipv4() ? RTM_F_LOOKUP_TABLE : 0U)});
   request.PutBytes(RTA_DST, destination.bytes());
   if (source) {
     request.PutBytes(RTA_SRC, source->bytes());
@@ -186,12 +187,19 @@ std::vector<Route> Socket::Routes(const Link& link) {
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
   // Take only this link's routes: an older kernel lists all routes, and a multipath route also has
   // hops out of other links.
-  return ListRoutes(
-      socket_, request, Format("cannot list the routes out of '{}'", link.name))[link.index];
+  return ReadAll(socket_.TransactOrThrow(
+      request, Format("cannot list the routes out of '{}'", link.name)))[link.index];
 }
 
 std::map<int, std::vector<Route>> Socket::RoutesByLink() {
-  return ListRoutes(socket_, ListRoutesRequest(), "cannot list the routes");
+  return ReadAll(socket_.TransactOrThrow(ListRoutesRequest(), "cannot list the routes"));
+}
+
+std::map<int, std::vector<Route>> Socket::RoutesTo(const Ip& destination) {
+  // Without this flag, the kernel answers with a route to the single address.
+  const netlink::Message request = GetRouteRequest(destination, std::nullopt, RTM_F_FIB_MATCH);
+  return ReadAll(socket_.TransactOrThrow(
+      request, Cat("cannot look up the routes to ", destination), kNoRouteErrors));
 }
 
 std::vector<Route> Socket::Routes() {

@@ -295,14 +295,12 @@ class Socket {
   [[nodiscard]] std::optional<pid_t> EnsureLinkGone(const Link& link, std::span<const int> kept);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
+  // Return the addresses of all links; AddressesByLink() by the link's index, in one dump.
   [[nodiscard]] std::set<Ip> AllAddresses();
+  [[nodiscard]] std::map<int, std::vector<Cidr>> AddressesByLink();
   // Returns the links that have a global IPv6 address that expires, such as an address from a
   // router advertisement.
   [[nodiscard]] std::set<int> LinksWithLearntAddresses();
-  // Returns the addresses of this node, on all links outside a VRF. Reads the local routes: listing
-  // the addresses would take longer, because the kernel would visit every link, including all host
-  // veths.
-  [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);
   // Assigns the address, and waits until packets to it arrive. IPv6 addresses get IFA_F_NODAD.
   void EnsureAddress(const Link& link, const Cidr& address);
   // Assigns the address without waiting until it is usable. For IPv6, call AwaitLocal() afterwards,
@@ -325,6 +323,10 @@ class Socket {
   // the routes of one link.
   [[nodiscard]] std::vector<Route> Routes();
   [[nodiscard]] std::map<int, std::vector<Route>> RoutesByLink();
+  // Returns, by link, the routes of which the kernel would now choose one for packets of this machine
+  // to `destination`, as Routes() would return them; none if packets end here, or have no route. In
+  // contrast to Routes(), this costs the same however many routes there are.
+  [[nodiscard]] std::map<int, std::vector<Route>> RoutesTo(const Ip& destination);
   // A route learnt from a router advertisement, and the link that it leads out of.
   struct LearntRoute {
     int link = 0;

@@ -4,7 +4,9 @@
 // Source  rtnetlink(7), linux/if_link.h, linux/if_addr.h.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,11 @@ constexpr const char* kNoVlans =
 
 // Returns RTM_GETROUTE for the route that packets to `destination` take.
 [[nodiscard]] netlink::Message GetRouteRequest(const Ip& destination,
-                                               const std::optional<Ip>& source = std::nullopt);
+                                               const std::optional<Ip>& source = std::nullopt,
+                                               std::uint32_t flags = 0);
+// The errors of such a request if there is no route, or if the route drops packets.
+constexpr std::initializer_list<int> kNoRouteErrors =
+    {ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EOPNOTSUPP, EXDEV, ENODEV};
 
 // Puts name, MAC and MTU of a new link. If `mtu` is 0, the kernel chooses the MTU.
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu);

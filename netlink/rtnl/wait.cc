@@ -145,6 +145,10 @@ bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& a
   netlink::Message request(
       RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  if (link.master == 0) {
+    // Without this, the kernel visits all routes. In a VRF the local routes are in another table.
+    request.PutU32(RTA_TABLE, RT_TABLE_LOCAL);
+  }
   bool found = false;
   netlink::ForEachMessage<rtmsg>(
       socket.Transact(request, Format("cannot list the local routes of '{}'", link.name)),

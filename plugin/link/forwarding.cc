@@ -60,6 +60,9 @@ void LogRoutedUplinks(state::Host& host) {
 
 void RefuseAdvertisements(state::Host& host, const rtnl::Link& link) {
   netlink::SetOneSysctlIfPossible(AcceptRa(link.name), "0");
+  if (!link.up) {
+    return;  // the kernel has deleted its routes, or it is new
+  }
   for (const rtnl::Socket::LearntRoute& learnt : host.net.LearntRoutes()) {
     if (learnt.link == link.index) {
       host.net.EnsureGone(learnt);

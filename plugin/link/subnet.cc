@@ -33,6 +33,60 @@ std::string NameOf(rtnl::Socket& net, int index) {
   return link ? link->name : "?";
 }
 
+// Returns another address of the subnet of `own`, an address of the node. A look-up of `own` itself
+// finds that packets end here.
+Ip NeighbourOf(const Cidr& own) {
+  const Ip first = own.Network();
+  const bool has_two = own.prefix_length == own.address.bits() - 1;
+  return own.address != first.Plus(1) ? first.Plus(1) : has_two ? first : first.Plus(2);
+}
+
+// Returns addresses such that a route which takes addresses of the subnet most likely leads to one
+// of them.
+std::vector<Ip> AddressesToLookUp(rtnl::Socket& net,
+                                  const state::Record& record,
+                                  const Cidr& gateway) {
+  std::vector<Ip> addresses = {gateway.address};
+  if (record.ipam.ranges.empty()) {
+    addresses.insert(addresses.end(), {gateway.Network().Plus(1), gateway.Last()});
+  }
+  for (const auto& set : record.ipam.ranges) {
+    for (const auto& range : set) {
+      if (gateway.Contains(range.first)) {
+        addresses.insert(addresses.end(), {range.first, range.last});
+      }
+    }
+  }
+  for (const auto& [link, own_addresses] : net.AddressesByLink()) {
+    for (const Cidr& own : own_addresses) {
+      if (own.prefix_length < own.address.bits() && gateway.Overlaps(own)) {
+        addresses.push_back(NeighbourOf(own));
+      }
+    }
+  }
+  return addresses;
+}
+
+// Returns that `route` out of `taker` takes addresses from the subnet of `gateway`.
+Finding Overlap(rtnl::Socket& net,
+                const state::Record& record,
+                const Cidr& gateway,
+                const Route& route,
+                const rtnl::Link& taker) {
+  const std::string network = NetworkOn(net, taker, record.id.network);
+  const std::optional<Fix> idle = FindFixForIdle(net, taker);
+  return {.area = Finding::Area::kBridge,
+          .owner = record.link.bridge,
+          .text = Format("subnet {}/{} of network '{}' overlaps with {}{} by '{}'",
+                         gateway.Network(),
+                         gateway.prefix_length,
+                         record.id.network,
+                         route.destination,
+                         network.empty() ? "" : Format(" of network '{}'", network),
+                         taker.name),
+          .fix = idle.value_or(Fix::Advice("another subnet in the conflist, or the same bridge"))};
+}
+
 // `taker`: the link by which the packets leave.
 Finding ByRule(const state::Record& record,
                const rtnl::Link& gateway,
@@ -111,29 +165,18 @@ bool TakesAddressesOf(const Route& route, const Cidr& gateway, const state::Reco
 std::optional<Finding> FindTaker(rtnl::Socket& net,
                                  const state::Record& record,
                                  const Cidr& gateway) {
-  for (const auto& [index, routes] : net.RoutesByLink()) {
-    const auto taking = std::ranges::find_if(routes, [&](const Route& route) {
-      return route.destination.prefix_length < gateway.address.bits() &&
-             TakesAddressesOf(route, gateway, record);
-    });
-    const std::optional<rtnl::Link> taker =
-        taking == routes.end() ? std::nullopt : net.FindLink(index);
-    if (!taker || taker->name == record.link.gateway_ifname) {
-      continue;
+  for (const Ip& address : AddressesToLookUp(net, record, gateway)) {
+    for (const auto& [index, routes] : net.RoutesTo(address)) {
+      const auto taking = std::ranges::find_if(routes, [&](const Route& route) {
+        return route.destination.prefix_length < gateway.address.bits() &&
+               TakesAddressesOf(route, gateway, record);
+      });
+      const std::optional<rtnl::Link> taker =
+          taking == routes.end() ? std::nullopt : net.FindLink(index);
+      if (taker && taker->name != record.link.gateway_ifname) {
+        return Overlap(net, record, gateway, *taking, *taker);
+      }
     }
-    const std::string network = NetworkOn(net, *taker, record.id.network);
-    const std::optional<Fix> idle = FindFixForIdle(net, *taker);
-    return Finding{
-        .area = Finding::Area::kBridge,
-        .owner = record.link.bridge,
-        .text = Format("subnet {}/{} of network '{}' overlaps with {}{} by '{}'",
-                       gateway.Network(),
-                       gateway.prefix_length,
-                       record.id.network,
-                       taking->destination,
-                       network.empty() ? "" : Format(" of network '{}'", network),
-                       taker->name),
-        .fix = idle.value_or(Fix::Advice("another subnet in the conflist, or the same bridge"))};
   }
   return std::nullopt;
 }

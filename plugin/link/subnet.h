@@ -28,7 +28,13 @@ namespace nomad_bridge::link {
 
 // Returns a finding if a link takes addresses from the subnet of `gateway`; ignores routes for
 // single addresses. `record`, which has that gateway, is about to be set up: either the network's
-// allocations or the hosts behind that link would be unreachable. Costs one dump of the routes.
+// allocations or the hosts behind that link would be unreachable.
+//
+// Does not list the routes, of which a router has hundreds of thousands. Looks up the routes to the
+// gateway, to both ends of each range, and to the subnets of the node's own addresses, which it
+// lists. So it misses a route through another router to a part of the subnet that has none of these
+// addresses, and routes that are hidden by a routing rule or by a better route to the same subnet.
+// FindDetour() finds the first two once an allocation gets such an address; doctor lists all routes.
 [[nodiscard]] std::optional<Finding> FindTaker(rtnl::Socket& net,
                                                const state::Record& record,
                                                const Cidr& gateway);

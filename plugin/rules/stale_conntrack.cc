@@ -1,11 +1,10 @@
 #include "plugin/rules/stale_conntrack.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
 
 #include "base/ip.h"
-#include "base/memo.h"
 #include "netlink/sockets/listeners.h"
 
 namespace nomad_bridge::rules {
@@ -56,9 +55,11 @@ class FlowList {
     // Conntrack finds entries of an IPv6 address only in a dump of all entries, which takes longer
     // than the rest of an ADD. So it is done only if the node itself may have answered.
     if (flow.family == Family::kIpv4 || HasListener(port.host_port)) {
-      for (const Ip& local : LocalAddresses(flow.family)) {
-        flow.destination = local;
-        flows_.push_back(flow);
+      for (const Ip& local : OfNode()) {
+        if (local.family() == flow.family) {
+          flow.destination = local;
+          flows_.push_back(flow);
+        }
       }
       return;
     }
@@ -73,14 +74,17 @@ class FlowList {
     const std::vector<sockets::Listener>& all = host_.Listeners(Protocol::kUdp);
     return std::ranges::find(all, port, &sockets::Listener::port) != all.end();
   }
-  // Lists the addresses once, when they are first needed.
-  const std::vector<Ip>& LocalAddresses(Family family) {
-    return AskOnce(local_, family, [&] { return host_.net.LocalAddresses(family); });
+  // Lists the node's addresses once, when they are first needed.
+  const std::set<Ip>& OfNode() {
+    if (!of_node_) {
+      of_node_ = host_.net.AllAddresses();
+    }
+    return *of_node_;
   }
 
   state::Host& host_;
   std::vector<conntrack::UdpFlows> flows_;
-  std::map<Family, std::vector<Ip>> local_;
+  std::optional<std::set<Ip>> of_node_;
 };
 
 }  // namespace

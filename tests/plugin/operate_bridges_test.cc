@@ -134,6 +134,67 @@ TEST_F(Bridges, NeedDifferentSubnetsForTwoNetworks) {
   Attach(of_ipv4, As("a", AddContainer("a")));  // the other's route is wider
 }
 
+// By a script that gives a part of it to another link.
+struct Taken : Named {
+  const char* script;
+  const char* text;
+};
+class BesideALink : public Bridges {
+ protected:
+  BesideALink() {
+    host().Shell("ip link add spare up type veth peer name far; ip link set far up");
+  }
+};
+class BesideATaker : public BesideALink, public ::testing::WithParamInterface<Taken> {};
+
+TEST_P(BesideATaker, AreRefused) {
+  host().Shell(GetParam().script);
+  EXPECT_THAT(MustRefuse(102, DualStack()),
+              Msg(AllOf(HasSubstr(GetParam().text), HasSubstr("by 'spare'"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernel,
+    BesideATaker,
+    ::testing::Values(
+        Taken{"Address", "ip address add 172.26.70.9/24 dev spare", "with 172.26.70.0/24"},
+        Taken{"FirstAddress", "ip address add 172.26.70.1/24 dev spare", "with 172.26.70.0/24"},
+        Taken{"AddressOfTwo", "ip address add 172.26.70.9/31 dev spare", "with 172.26.70.8/31"},
+        Taken{"Whole", "ip address add 172.26.79.9/20 dev spare", "with 172.26.64.0/20"},
+        Taken{"FirstRoute", "ip route add 172.26.64.0/30 dev spare", "with 172.26.64.0/30"},
+        Taken{"LastRoute", "ip route add 172.26.79.128/25 dev spare", "with 172.26.79.128/25"},
+        Taken{"PathsOfOneRoute",
+              "ip address add 192.0.2.1/24 dev spare; ip route add 172.26.64.0/22 nexthop via "
+              "192.0.2.2 dev spare nexthop via 198.51.100.2 dev uplink",
+              "with 172.26.64.0/22"},
+        Taken{"Ipv6Address",
+              "ip address add fd00:26::7:9/112 dev spare nodad",
+              "with fd00:26::7:0/112"},
+        Taken{"Ipv6FirstRoute", "ip route add fd00:26::/80 dev spare", "with fd00:26::/80"},
+        Taken{"Ipv6LastRoute",
+              "ip route add fd00:26::ffff:0:0:0/80 dev spare",
+              "with fd00:26:0:0:ffff::/80"}),
+    kNameOf);
+
+// A route to a part that has no such address is found once an allocation gets one of its addresses.
+TEST_F(BesideALink, WithARouteBetweenAreNamedByTheAddOfItsAddress) {
+  host().Must(Words("ip route add 172.26.70.0/24 dev spare"));
+  Attach(DualStack());
+  Node& other = AddContainer("other");
+  EXPECT_THAT(MustRun("ADD", DualStack(), As("other", other, "IP=172.26.70.7")),
+              Err(HasSubstr("the route to 172.26.70.7 leads out of 'spare', not of 'nomad'")));
+  EXPECT_THAT(RunLine("doctor bridge.subnet_overlap"),
+              Exits(1, Out(HasSubstr("overlaps with 172.26.70.0/24 by 'spare'"))));
+}
+
+TEST_F(BesideALink, ThatTakesNothingAreNotRefused) {
+  host().Shell(
+      "ip route add 172.16.0.0/12 dev spare; ip route add 172.26.65.0/24 dev spare table 99; "
+      "ip route add blackhole 172.26.79.0/24; ip -6 route add fd00::/16 dev spare; "
+      "ip address add 172.26.70.9/32 dev spare");
+  Attach(DualStack());
+}
+
 TEST_F(Bridges, AreNamedIfAFormerBridgeKeepsTheSubnet) {
   UseOnce(DualStack());
   const json renamed = DualStack({{"bridge", "apps"}});
