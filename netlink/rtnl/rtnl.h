@@ -323,9 +323,9 @@ class Socket {
   // the routes of one link.
   [[nodiscard]] std::vector<Route> Routes();
   [[nodiscard]] std::map<int, std::vector<Route>> RoutesByLink();
-  // Returns, by link, the routes of which the kernel would now choose one for packets of this machine
-  // to `destination`, as Routes() would return them; none if packets end here, or have no route. In
-  // contrast to Routes(), this costs the same however many routes there are.
+  // Returns, by link, the route that the kernel would now choose for packets of this machine to
+  // `destination`, as Routes() would return it: once for each next hop. Empty if packets end here,
+  // or have no route. In contrast to Routes(), this costs the same however many routes there are.
   [[nodiscard]] std::map<int, std::vector<Route>> RoutesTo(const Ip& destination);
   // A route learnt from a router advertisement, and the link that it leads out of.
   struct LearntRoute {

@@ -32,9 +32,9 @@ namespace nomad_bridge::link {
 //
 // Does not list the routes, of which a router has hundreds of thousands. Looks up the routes to the
 // gateway, to both ends of each range, and to the subnets of the node's own addresses, which it
-// lists. So it misses a route through another router to a part of the subnet that has none of these
-// addresses, and routes that are hidden by a routing rule or by a better route to the same subnet.
-// FindDetour() finds the first two once an allocation gets such an address; doctor lists all routes.
+// lists. So it misses a static route to a part of the subnet that has none of these addresses, and
+// routes that are hidden by a routing rule or by a better route to the same subnet. FindDetour()
+// finds the first two once an allocation gets such an address. `doctor` lists all routes.
 [[nodiscard]] std::optional<Finding> FindTaker(rtnl::Socket& net,
                                                const state::Record& record,
                                                const Cidr& gateway);
