@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/finding.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/about.h"
@@ -22,6 +23,7 @@
 #include "plugin/cli/terminal.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/bridge.h"
+#include "plugin/link/given_gateways.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -30,14 +32,14 @@ std::string_view Removed(Mode mode) {
   return mode == Mode::kRepair ? "removed" : "would be removed";
 }
 
-// Throws if any attachment of `network` or on `bridge` remains; if both are empty, any attachment
-// at all. An attachment without a readable record counts, too.
+// Throws if an attachment of `network` or on `bridge` remains. An empty `network` stands for all,
+// an empty `bridge` for none. An attachment without a readable record counts, too.
 void RequireIdle(state::Host& host, const std::string& network, const std::string& bridge) {
   const Inventory inventory = TakeInventory(host);
   std::vector<std::string> names;
   for (const Attachment& attachment : inventory.attachments) {
     if (network.empty() || attachment.id.network == network ||
-        BridgeOf(attachment, inventory) == bridge) {
+        (!bridge.empty() && BridgeOf(attachment, inventory) == bridge)) {
       names.push_back(attachment.Allocation());
     }
   }
@@ -140,20 +142,44 @@ std::map<std::string, std::string> ConfiguredBridges() {
   return bridges;
 }
 
+// Returns the bridge of a network whose config is gone: the records name it, or it has the gateway
+// of the network. Empty if the bridge is gone, too.
+std::string BridgeWithoutConfig(state::Host& host, const std::string& network) {
+  for (const state::Record& record : host.records.All()) {
+    if (record.id.network == network && !record.link.bridge.empty()) {
+      return record.link.bridge;
+    }
+  }
+  const std::vector<Cidr> gateways = link::GatewaysOf(network);
+  if (gateways.empty() && !host.records.HasNetwork(network)) {
+    throw Error(
+        Code::kInvalidConfig,
+        Format("no network config names a network '{}', and the node has nothing of it", network));
+  }
+  for (const rtnl::Link& link : host.net.Links()) {
+    const std::vector<Cidr> addresses = host.net.Addresses(link);
+    if (std::ranges::any_of(gateways,
+                            [&](const Cidr& each) { return Contains(addresses, each); })) {
+      // The gateway of a VLAN is a link on the bridge.
+      return link.kind == "vlan" ? host.net.FindLink(link.peer).value_or(rtnl::Link()).name
+                                 : link.name;
+    }
+  }
+  return "";
+}
+
 std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mode) {
   const std::map<std::string, std::string> bridges = ConfiguredBridges();
   const auto own = bridges.find(network);
-  if (own == bridges.end()) {
-    throw Error(Code::kInvalidConfig, Format("no network config names a network '{}'", network));
-  }
-  const std::string& bridge = own->second;
+  const std::string bridge =
+      own != bridges.end() ? own->second : BridgeWithoutConfig(host, network);
   RequireIdle(host, network, bridge);
   for (const auto& [other, others_bridge] : bridges) {
     if (other != network && others_bridge == bridge) {
       return Format("bridge {}: kept, network '{}' uses it, too\n", bridge, other);
     }
   }
-  const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
+  const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : host.net.FindLink(bridge);
   if (!link) {
     return "";
   }
@@ -197,8 +223,9 @@ iptables' tables that accept what passed them, and the bridges that we made.
 For a node that goes back to other plugins. The chains CNI-FORWARD and
 NOMAD-ADMIN stay: other plugins and the operator have rules in them.
 
-With NETWORK, removes only the bridge of that network. Refused as long as there
-is an attachment. The next ADD, or up, makes all of it anew.
+With NETWORK, removes only the bridge of that network, also if its network
+config is gone. Refused as long as there is an attachment. The next ADD, or up,
+makes all of it anew.
 )",
     .flags = kDownFlags,
     .run = RunDown};

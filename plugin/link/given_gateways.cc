@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,7 +20,9 @@ std::string PathOf(const std::string& network) {
   return Cat(Directory(), '/', network);
 }
 
-// Returns none if the file cannot be read: `config check` may be run without root.
+}  // namespace
+
+// `config check` may be run without root.
 std::vector<Cidr> GatewaysOf(const std::string& network) try {
   std::vector<Cidr> gateways;
   for (const std::string& line : SplitFields(FindOwnFile(PathOf(network)).value_or(""), "\n")) {
@@ -33,8 +34,6 @@ std::vector<Cidr> GatewaysOf(const std::string& network) try {
 } catch (const Error&) {
   return {};
 }
-
-}  // namespace
 
 std::string FindNetworkOf(const Cidr& gateway, const std::string& except) {
   for (const std::string& network : Entries(Directory())) {

@@ -9,12 +9,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/ip.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
+
+// Returns the addresses that `network` gave to links; none if it gave no address, or if they cannot
+// be read.
+[[nodiscard]] std::vector<Cidr> GatewaysOf(const std::string& network);
 
 // Returns a network other than `except` that gave the address `gateway` to a link; empty if there
 // is none.

@@ -107,6 +107,34 @@ TEST_F(Down, RemovesOneNetworkAndLeavesTheOthers) {
                           Err(HasSubstr("cannot bring up what '/run/lists/broken.conflist'")))));
 }
 
+// The bridges have other names than their networks.
+TEST_F(Down, RemovesANetworkWhoseConfigIsGone) {
+  json lan = Lan();
+  lan["bridge"] = "br-lan";
+  const json six =
+      Config({{"name", "six"}, {"bridge", "br-six"}, {"ipam", {{"subnet", "fd00:6::/64"}}}});
+  Attach(Web());
+  Attach(lan, {{"CNI_IFNAME", "eth1"}});
+  std::ofstream("/run/six.conflist")
+      << json{{"cniVersion", "1.1.0"}, {"name", "six"}, {"plugins", {six}}};
+  ASSERT_THAT(RunLine("up /run/six.conflist"), Exits(0));
+  fs::remove("/run/six.conflist");
+  EXPECT_THAT(RunLine("down lan"),
+              Exits(1, Err(HasSubstr("network 'lan' still has 1 attachment: "))));
+  Detach(lan, {{"CNI_IFNAME", "eth1"}});
+
+  EXPECT_EQ(Output("down -n lan"), "bridge br-lan: would be removed\n");
+  EXPECT_EQ(Output("down lan"), "bridge br-lan: removed\n");
+  EXPECT_EQ(Output("down six"), "bridge br-six: removed\n");
+
+  for (const char* const gone : {"br-lan", "br-six"}) {
+    EXPECT_NE(host().Run({"ip", "link", "show", gone}).exit_code, 0) << gone;
+  }
+  EXPECT_EQ(host().Run(Words("ip link show nomad")).exit_code, 0);
+  EXPECT_EQ(Output("down lan"), "nothing to remove\n");
+  EXPECT_THAT(RunLine("down lna"), Exits(1, Err(HasSubstr("no network config names"))));
+}
+
 // docs/moving.md, "From the reference plugins, and back", to the letter.
 TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
   Node& doomed = AddContainer("doomed");
