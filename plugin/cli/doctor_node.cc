@@ -241,6 +241,7 @@ void CheckConflists(Examination& node) {
       node.Warn(warning->text, warning->fix);
     }
   }
+  FindingList missing;
   for (const ConfigFile& file : node.Configs()) {
     const Fix fix = Fix::Advice(
         Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));
@@ -249,12 +250,16 @@ void CheckConflists(Examination& node) {
     }
     for (const cni::PluginConfig& plugin : file.plugins) {
       try {
-        static_cast<void>(FindConfig(plugin));
+        const std::optional<config::Config> config = FindConfig(plugin);
+        if (auto found = config ? FindMissingBridge(node.host, plugin, *config) : std::nullopt) {
+          missing.push_back(*std::move(found));
+        }
       } catch (const std::exception& error) {
         node.Fail(Format("{}: {}", file.path, error.what()), fix);
       }
     }
   }
+  node.AddUnreported(std::move(missing));
 }
 
 void CheckDnsStub(Examination& node) {

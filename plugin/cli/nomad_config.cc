@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/link/bridge.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -148,6 +149,19 @@ std::optional<Finding> FindNoNetwork(const std::vector<std::string>& files) {
   finding.fix = Fix::Advice(Format(R"(for Nomad, move them there, or set: cni_config_dir = "{}")",
                                    cni::kSharedDirectory));
   return finding;
+}
+
+std::optional<Finding> FindMissingBridge(state::Host& host,
+                                         const cni::PluginConfig& plugin,
+                                         const config::Config& config) {
+  const cni::PluginType& type = cni::TypeOf(plugin.type);
+  const bool is_expected = type.Provides(cni::Part::kLink) && !config.link.makes_bridge;
+  if (!is_expected || host.net.FindLink(config.link.bridge)) {
+    return std::nullopt;
+  }
+  state::Record record = state::IntentOf(plugin.request, type, config, {});
+  link::DescribeBridge(host, record);  // allocations on the bridge know whether we made it
+  return link::FindObstacle(host, record);
 }
 
 std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin) {

@@ -14,6 +14,7 @@
 #include "base/finding.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/config/config.h"
+#include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 
@@ -31,6 +32,11 @@ namespace nomad_bridge::cli {
 // Returns a warning if Nomad finds no network in `files`, which FindNodeConfigFiles() has returned:
 // there is none, or it is where only other runtimes look.
 [[nodiscard]] std::optional<Finding> FindNoNetwork(const std::vector<std::string>& files);
+
+// Returns that the bridge of a network is missing and that no ADD creates it; nullopt otherwise.
+[[nodiscard]] std::optional<Finding> FindMissingBridge(state::Host& host,
+                                                       const cni::PluginConfig& plugin,
+                                                       const config::Config& config);
 
 // Returns the config as an ADD would parse it; nullopt if the plugin is not ours. Throws if an ADD
 // would refuse the config.

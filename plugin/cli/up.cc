@@ -39,12 +39,12 @@ state::Record IntentOfNetwork(state::Host& host,
   return record;
 }
 
-// Returns that Nomad finds no network, and which chains of other programs drop what our rules
-// accept. Only their owners can change them. REQUIRES: the bridges are up
+// Adds to `found` that Nomad finds no network, and which chains of other programs drop what our
+// rules accept. Only their owners can change them. REQUIRES: the bridges are up
 FindingList FindWarnings(state::Host& host,
                          const Arguments& arguments,
-                         const std::vector<std::string>& files) {
-  FindingList found;
+                         const std::vector<std::string>& files,
+                         FindingList found) {
   if (std::optional<Finding> none =
           arguments.operands.empty() ? FindNoNetwork(files) : std::nullopt) {
     found.push_back(*std::move(none));
@@ -98,14 +98,22 @@ Json BringUp(state::Host& host, state::Record record, Mode mode) {
           {"missing", missing}};
 }
 
-// Appends the networks of a file to `networks`.
-void BringUpAll(state::Host& host, const std::string& file, Mode mode, Json& networks) {
+// Appends the networks of a file to `networks`, and missing bridges that only the operator makes to
+// `warnings`.
+void BringUpAll(state::Host& host,
+                const std::string& file,
+                Mode mode,
+                Json& networks,
+                FindingList& warnings) {
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
     if (const std::optional<config::Config> config = FindConfig(plugin)) {
       Json network = BringUp(host, IntentOfNetwork(host, plugin, *config), mode);
       if (!network.is_null()) {
         network["file"] = file;
         networks.push_back(std::move(network));
+      }
+      if (std::optional<Finding> missing = FindMissingBridge(host, plugin, *config)) {
+        warnings.push_back(*std::move(missing));
       }
     }
   }
@@ -150,9 +158,10 @@ int RunUp(const Arguments& arguments) {
   const Mode mode = ModeOf(arguments);
   Json networks = Json::array();
   Json failed = Json::array();
+  FindingList warnings;
   for (const std::string& file : files) {
     try {
-      BringUpAll(host, file, mode, networks);
+      BringUpAll(host, file, mode, networks, warnings);
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
       failed.push_back({{"file", file}, {"error", error.what()}});
@@ -162,10 +171,12 @@ int RunUp(const Arguments& arguments) {
     // First: what follows may fail, and the networks are up.
     Print(Folded(Joined(networks, "", ShowNetwork), 2));
   }
-  const Json document = {{"dryRun", mode == Mode::kLook},
-                         {"networks", networks},
-                         {"failed", failed},
-                         {"warnings", ArrayOf(FindWarnings(host, arguments, files), FindingJson)}};
+  const Json document = {
+      {"dryRun", mode == Mode::kLook},
+      {"networks", networks},
+      {"failed", failed},
+      {"warnings",
+       ArrayOf(FindWarnings(host, arguments, files, std::move(warnings)), FindingJson)}};
   if (arguments.Has("json")) {
     PrintDocument(document);
   }

@@ -32,6 +32,7 @@ const std::vector<PluginType>& Table() {
                     .subnet = "172.26.64.0/20",
                     .admin_chain = "NOMAD-ADMIN",
                     .inbound = "published",
+                    .makes_bridge_without_gateway = false,
                     .is_gateway = true,
                     .is_default_gateway = true,
                     .force_address = true,

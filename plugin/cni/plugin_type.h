@@ -43,6 +43,8 @@ struct Defaults {
   std::string subnet;
   std::string admin_chain;
   std::string inbound = "any";
+  // Whether ADD creates a missing bridge that gets no gateway: it leads nowhere.
+  bool makes_bridge_without_gateway = true;
   bool is_gateway = false;
   bool is_default_gateway = false;  // unless the config has ipam.routes
   bool force_address = false;

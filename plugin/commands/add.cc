@@ -2,7 +2,6 @@
 #include <ctime>
 #include <utility>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "base/undo.h"
 #include "plugin/attachment/acquire_addresses.h"
@@ -89,23 +88,9 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   }
 }
 
-// Returns whether ADD would create a bridge without a gateway. The reference plugin creates it
-// silently. Under our own name such a bridge is mostly a LAN bridge that the operator has not set
-// up.
-bool MakesDeadEnd(state::Host& host, const cni::PluginType& type, const config::LinkConfig& link) {
-  return type.Provides(cni::Part::kLoopback) && !link.is_gateway && !host.net.FindLink(link.bridge);
-}
-
 // All attachments of this node share the bridge, so nothing undoes its creation.
-link::BridgeAndGateway EnsureBridge(state::Host& host,
-                                    const cni::PluginType& type,
-                                    const config::LinkConfig& link,
-                                    const state::Record& record) {
-  const bool makes_dead_end = MakesDeadEnd(host, type, link);
+link::BridgeAndGateway EnsureBridge(state::Host& host, const state::Record& record) {
   attachment::EnsureSegment(host, record.Finished());
-  if (makes_dead_end) {
-    LogLine("{}; it was missing, and ADD has made it", link::DescribeDeadEnd(link.bridge));
-  }
   return link::RequireBridgeAndGateway(host, record.link);
 }
 
@@ -138,7 +123,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);
 
-  const link::BridgeAndGateway links = EnsureBridge(host, type, config.link, record);
+  const link::BridgeAndGateway links = EnsureBridge(host, record);
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
   link::CreateVeth(host, container, links.bridge, record, MtuOf(host, config.link, links.bridge));

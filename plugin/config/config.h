@@ -66,6 +66,7 @@ struct LinkSpec {
   int mtu = 0;         // 0: the kernel's default; or kUplinkMtu
   ForceAddress force_address = ForceAddress::kNo;
   bool promisc_mode = false;
+  bool makes_bridge = true;  // ADD and repair create the bridge if it is missing
   // The link through which the node, and hosts behind it, reach the container: the bridge itself,
   // or the gateway of its VLAN, "<bridge>.<vlan>". In a record it may also be another plugin's
   // bridge.

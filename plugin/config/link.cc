@@ -75,6 +75,7 @@ void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkCon
   link.is_default_gateway = is_default.value_or(defaults.is_default_gateway && link.is_gateway &&
                                                 !sources.ipam.Find("routes"));
   link.is_gateway = link.is_gateway || link.is_default_gateway;
+  link.makes_bridge = link.is_gateway || defaults.makes_bridge_without_gateway;
 }
 
 // Parses forceAddress. Only an explicit setting removes addresses from any bridge: the node's own

@@ -321,7 +321,8 @@ std::optional<rtnl::Link> FindRenamed(rtnl::Socket& net,
   return std::nullopt;
 }
 
-// Returns why we must not create the missing bridge of `record`; nullopt if we may.
+}  // namespace
+
 std::optional<Finding> FindObstacle(state::Host& host, const state::Record& record) {
   const std::string& name = record.link.bridge;
   if (record.link.adopted) {
@@ -332,6 +333,16 @@ std::optional<Finding> FindObstacle(state::Host& host, const state::Record& reco
         .text = Format("bridge '{}', which nomad-bridge did not make, is missing", name),
         .fix = Fix::Advice("make it again as it was, with its uplink and its addresses (your "
                            "network service does); then: nomad-bridge reconcile")};
+  }
+  if (!record.link.makes_bridge) {
+    return Finding{.area = Area::kBridge,
+                   .owner = name,
+                   .text = Format("bridge '{}' of network '{}' is missing, and is not created, as "
+                                  "'isGateway' is false",
+                                  name,
+                                  record.id.network),
+                   .fix = Fix::Advice("make it with its uplink (your network service does), or set "
+                                      "\"isGateway\": true in the conflist")};
   }
   const std::optional<rtnl::Link> renamed = FindRenamed(host.net, name, record.link.gateways);
   if (!renamed) {
@@ -356,8 +367,6 @@ std::optional<Finding> FindObstacle(state::Host& host, const state::Record& reco
                                ShellWord(renamed->name),
                                ShellWord(name))};
 }
-
-}  // namespace
 
 CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Findings& findings) {
   const std::string& name = record.link.bridge;

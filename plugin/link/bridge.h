@@ -20,13 +20,17 @@ namespace nomad_bridge::link {
 // are up, the gateway has the addresses link.gateways (none without isGateway), and the node
 // forwards for their families. If an address is missing, other IPv4 addresses and overlapping IPv6
 // addresses are an error, or are removed, as forceAddress says. Addresses of another network of
-// ours stay. Creates a missing bridge, unless the bridge is adopted, or exists under another name
-// and still has the gateway's address.
+// ours stay. Creates a missing bridge, unless FindObstacle() names an obstacle.
 struct CheckedBridge {
   std::optional<rtnl::Link> link;  // nullopt: it is missing
   bool is_new = false;             // it was missing, and this call has created it
 };
 CheckedBridge CheckBridge(state::Host& host, const state::Record& record, Findings& findings);
+
+// Returns why the missing bridge of `record` must not be created: we did not make it, or it would
+// lead nowhere (makes_bridge), or it exists under another name and still has the gateway's address,
+// or another link takes its subnet. Returns nullopt if there is no obstacle.
+[[nodiscard]] std::optional<Finding> FindObstacle(state::Host& host, const state::Record& record);
 
 // Returns whether we created the bridge. Its MAC shows this: the MAC is derived from its name.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);

@@ -57,6 +57,7 @@ TEST_F(HostBridge, HasTheNameThatTheConfigSays) {
 }
 
 TEST_F(HostBridge, HasNoAddressAndDoesNotForwardWithoutAGateway) {
+  host().Must(Words("ip link add nomad type bridge"));
   const json result = Attach(Config(R"({"isGateway": false})"));
 
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre());

@@ -38,6 +38,7 @@ TEST_F(Doctor, PrintsAFindingInOneLineWithItsFix) {
 
 // Of two networks, and of a published port whose bridge has no gateway address.
 TEST_F(Doctor, SaysASettingOfTheNodeOnce) {
+  host().Must(Words("ip link add br-lan type bridge"));
   Attach(Publish({Port(9090, 90)},
                  Config({{"name", "lan"},
                          {"bridge", "br-lan"},

@@ -56,9 +56,14 @@ TEST_F(Up, CreatesWhatTheFirstAllocationWouldCreate) {
 TEST_F(Up, DoesNotCreateABridgeWithoutAGateway) {
   const std::string path =
       Write("lan.conflist", {Config({{"name", "lan"}, {"bridge", "br0"}, {"isGateway", false}})});
-  EXPECT_EQ(Output(Cat("up ", path)),
-            "network 'lan' is left out: the bridge 'br0' gets no gateway of ours\n");
+  const std::string left_out =
+      "network 'lan' is left out: the bridge 'br0' gets no gateway of ours\n";
+  EXPECT_THAT(RunLine(Cat("up ", path)),
+              Exits(0, Out(left_out), Err(HasSubstr("bridge 'br0' of network 'lan' is missing"))));
   EXPECT_FALSE(HasInterface(host(), "br0"));
+
+  host().Must(Words("ip link add br0 type bridge"));
+  EXPECT_EQ(Output(Cat("up ", path)), left_out);
 }
 
 TEST_F(Up, SaysInADryRunWhatItWouldCreate) {
@@ -86,6 +91,7 @@ TEST_F(Up, RefusesAPathThatIsNoConfig) {
 TEST_F(Up, SaysTheSameInJson) {
   Write("10-nomad.conflist", {DualStack()});
   Write("20-lan.conflist", {Config({{"name", "lan"}, {"bridge", "br0"}, {"isGateway", false}})});
+  host().Must(Words("ip link add br0 type bridge"));
   std::ofstream(Cat(kConfigs, "/30-broken.conflist")) << "{";
   const Outcome look = RunLine(Cat("up -json -n ", kConfigs));
   EXPECT_EQ(look.exit_code, 1);

@@ -253,6 +253,7 @@ TEST_P(PolicyTraffic, LinkLocalAddressesOfTheNodeAreClosedInANetworkWithoutIpv6)
 // And a machine of the LAN that the bridge is a part of.
 TEST_P(PolicyTraffic, LinkLocalAddressesAreClosedOnABridgeWithoutAGateway) {
   const json config = DualStack({{"isGateway", false}, {"ipMasq", false}});
+  host().Must(Words("ip link add nomad type bridge nf_call_iptables 1 nf_call_ip6tables 1"));
   Node& api = Start("prod", "api", config);
   Node& dev = Start("dev", "test", config);
   Node& lan = AddContainer("lan");

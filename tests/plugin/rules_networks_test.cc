@@ -206,6 +206,7 @@ TEST_F(TwoNetworks, KeepTheirPortFromAnotherContainer) {
 TEST_F(TwoNetworks, ATakenAddressIsNamed) {
   const std::string address = AddressOf(Must("ADD", One()));
   const json same = DualStack({{"name", "other"}, {"bridge", "other"}, {"isGateway", false}});
+  host().Must(Words("ip link add other type bridge"));
 
   EXPECT_THAT(RunPlugin("ADD", same, As("other", AddContainer("second"))),
               Fails(102, Msg(HasSubstr(Cat("address ", address, " is taken by")))));

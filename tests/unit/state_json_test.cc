@@ -16,7 +16,7 @@ const json kFull = json::parse(R"({
   "netns_path": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000, "cookie": 4711},
   "created": 1700000000,
   "link": {
-    "bridge": "nomad", "mtu": -1, "force_address": "on_own_bridge", "promisc_mode": true,
+    "bridge": "nomad", "mtu": -1, "force_address": "on_own_bridge", "promisc_mode": true, "makes_bridge": false,
     "gateway_ifname": "nomad.100", "foreign_host_ifnames": ["vethf0"], "foreign_ports": ["vethf1"],
     "port": {"hairpin": true, "isolated": true, "locked": true, "source_check": true,
              "vlans": {"untagged": 100, "tagged": [{"first": 200, "last": 300}],
