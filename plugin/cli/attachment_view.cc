@@ -68,6 +68,9 @@ std::string ShowBytes(std::uint64_t bytes) {
 
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
+  const std::vector<Cidr>* const addresses = attachment.Addresses();
+  const std::vector<portmap::DnatEntry>* const ports = attachment.Ports();
+  const std::string* const netns = attachment.NetnsPath();
   const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
   return {{"allocation", attachment.Allocation()},
           {"namespace", OrNull(attachment.Label(cni::kNamespace))},
@@ -79,9 +82,9 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
           {"state", Text(attachment.state)},
           {"created", record && record->created != 0 ? Json(record->created) : Json()},
           {"problem", OrNull(attachment.problem)},
-          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
-          {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
-          {"netns", record ? Json(record->netns_path) : Json()},
+          {"addresses", addresses != nullptr ? ArrayOf(*addresses, &Cidr::Text) : Json()},
+          {"ports", ports != nullptr ? ArrayOf(*ports, PortJson) : Json()},
+          {"netns", netns != nullptr ? Json(*netns) : Json()},
           {"hostVeth", OrNull(attachment.host_veth)},
           {"bridge", OrNull(BridgeOf(attachment, inventory))},
           {"received", counters ? TrafficJson(counters->sent) : Json()},
@@ -128,7 +131,8 @@ Cell ShowAgeSince(const Json& created) {
 }
 
 Cell ShowState(const Json& state) {
-  const bool is_passing = state == Text(State::kMaking) || state == Text(State::kLeaving);
+  const bool is_passing = state == Text(State::kMaking) || state == Text(State::kLeaving) ||
+                          state == Text(State::kReference);
   const Colour colour = state == Text(State::kOk) ? Colour::kGood
                         : is_passing              ? Colour::kDoubtful
                                                   : Colour::kBad;

@@ -23,6 +23,9 @@ Json InspectOne(state::Host& host,
   json["advice"] = attachment.IsRecordLost() ? Json(kLostRecordAdvice) : Json();
   json["diagnosis"] = Json();
   json["policies"] = Json();
+  for (Json& port : json["ports"]) {
+    port["connections"] = Json();
+  }
   if (!attachment.record || !inventory.is_complete) {
     return json;
   }
@@ -89,8 +92,9 @@ std::optional<Ip> AddressOf(const Inventory& inventory, const std::string& name)
     return std::nullopt;
   }
   for (const Attachment* const each : FindOne(inventory, name)) {
-    if (each->record && !each->record->ipam.addresses.empty()) {
-      return each->record->ipam.addresses.front().address;
+    const std::vector<Cidr>* const addresses = each->Addresses();
+    if (addresses != nullptr && !addresses->empty()) {
+      return addresses->front().address;
     }
   }
   throw CannotTell(Format("'{}' has no known address", name));
@@ -189,7 +193,8 @@ int RunInspect(const Arguments& arguments) {
   if (!client.link.empty() && !host.net.FindLink(client.link)) {
     throw UsageError(Format("-from: this node has no interface '{}'", client.link));
   }
-  const Inventory inventory = TakeInventory(host);
+  Inventory inventory = TakeInventory(host);
+  AddReferenceMade(host, inventory);
   RemarkOn(host, inventory);
   const std::string& name = arguments.operands.front();
   const Attachments found =
@@ -259,7 +264,8 @@ own address.
 -trace: what nf_tables does, rule by rule, with the next connection that
 -from's ADDRESS begins.
 
-If several allocations of one job have that name, prints a line for each.
+If several allocations of one job have that name, prints a line for each. Only
+shows what the reference plugins made, and sends no packet to it.
 
 Exit 1: something is wrong, a connection gets no answer, no allocation has that
 name, or allocations of several jobs have it. Exit 2: the answer is unknown,

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include <unistd.h>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/finding.h"
@@ -224,6 +226,18 @@ const std::string& Attachment::Allocation() const {
   return allocation.empty() ? id.container_id : allocation;
 }
 
+const std::vector<Cidr>* Attachment::Addresses() const {
+  return record ? &record->ipam.addresses : reference ? &reference->addresses : nullptr;
+}
+
+const std::vector<portmap::DnatEntry>* Attachment::Ports() const {
+  return record ? &record->rules.ports : reference ? &reference->ports : nullptr;
+}
+
+const std::string* Attachment::NetnsPath() const {
+  return record ? &record->netns_path : reference ? &reference->netns_path : nullptr;
+}
+
 std::string Attachment::Named() const {
   const std::string& group = Label(cni::kGroup);
   const std::string job = Cat(Label(cni::kJob), group.empty() ? "" : "/", group);
@@ -297,6 +311,22 @@ Inventory TakeInventory(state::Host& host) {
   std::ranges::sort(inventory.attachments, {}, Order);
   AddNetworks(inventory);
   return inventory;
+}
+
+void AddReferenceMade(state::Host& host, Inventory& inventory) {
+  if (::geteuid() != 0) {
+    inventory.is_complete =
+        inventory.is_complete && takeover::ForeignVeths(inventory.links).empty();
+    return;
+  }
+  for (takeover::RunningAttachment& running : takeover::FindRunning(host, inventory.links)) {
+    inventory.attachments.push_back({.id = running.id,
+                                     .state = State::kReference,
+                                     .host_veth = running.host_veth.name,
+                                     .link = running.host_veth,
+                                     .reference = std::move(running)});
+  }
+  std::ranges::sort(inventory.attachments, {}, Order);
 }
 
 }  // namespace nomad_bridge::cli

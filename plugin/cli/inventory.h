@@ -10,6 +10,7 @@
 //          rules-wrong    ok, but rules that it needs are missing or changed in the kernel; only
 //                         CompareRules() finds this
 //          rules-unknown  ok, but the rules cannot be read
+//          reference  the reference plugins made it, and it runs; only AddReferenceMade() adds it
 //          ?          not root: only the alias of its host veth can be read
 // Root     is needed to read records and leases, and to see whether a namespace is alive. Without
 //          root, attachments come from the link aliases, and have only the data in the aliases.
@@ -31,6 +32,7 @@
 #include "plugin/cni/labels.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
+#include "plugin/takeover/running.h"
 
 namespace nomad_bridge::cli {
 
@@ -44,10 +46,11 @@ enum class State {
   kUnreadable,
   kRulesWrong,
   kRulesUnknown,
+  kReference,
   kUnknown
 };
 
-constexpr Names<State, 10> kStateNames = {{{State::kOk, "ok"},
+constexpr Names<State, 11> kStateNames = {{{State::kOk, "ok"},
                                            {State::kUnplugged, "unplugged"},
                                            {State::kMaking, "making"},
                                            {State::kLeaving, "leaving"},
@@ -56,6 +59,7 @@ constexpr Names<State, 10> kStateNames = {{{State::kOk, "ok"},
                                            {State::kUnreadable, "unreadable"},
                                            {State::kRulesWrong, "rules-wrong"},
                                            {State::kRulesUnknown, "rules-unknown"},
+                                           {State::kReference, "reference"},
                                            {State::kUnknown, "?"}}};
 
 [[nodiscard]] constexpr std::string_view Text(State state) {
@@ -72,8 +76,13 @@ struct Attachment {
   // The present name of our host veth, or the derived name if it is missing. Empty if the link is
   // another plugin's, or if there is neither a record nor a link.
   std::string host_veth;
-  std::optional<rtnl::Link> link;  // our host veth
+  std::optional<rtnl::Link> link;                        // the host veth
+  std::optional<takeover::RunningAttachment> reference;  // the reference plugins made it
 
+  // Return what the record or the kernel shows; nullptr if it is not known.
+  [[nodiscard]] const std::vector<Cidr>* Addresses() const;
+  [[nodiscard]] const std::vector<portmap::DnatEntry>* Ports() const;
+  [[nodiscard]] const std::string* NetnsPath() const;
   [[nodiscard]] bool IsRecordLost() const {
     return state == State::kUnrecorded || state == State::kUnreadable;
   }
@@ -110,6 +119,10 @@ struct Inventory {
 };
 
 [[nodiscard]] Inventory TakeInventory(state::Host& host);
+
+// Adds the attachments that the reference plugins made and that still run. Without root, sets only
+// is_complete to false if there may be any.
+void AddReferenceMade(state::Host& host, Inventory& inventory);
 
 // Compares the rules of all attachments with the kernel once, as a reconcile does, under the rules'
 // lock. Changes kOk to kRulesWrong for attachments whose rules differ, and to kRulesUnknown for all

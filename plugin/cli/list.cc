@@ -119,6 +119,7 @@ void Show(const Json& document, const Arguments& arguments) {
 
 Inventory TakeSelected(state::Host& host, const Filters& filters) {
   Inventory inventory = TakeInventory(host);
+  AddReferenceMade(host, inventory);
   if (inventory.is_complete) {
     CompareRules(host, inventory);
   }
@@ -202,6 +203,7 @@ STATE is one of:
   unreadable     the record is damaged
   rules-wrong    its rules in the kernel are damaged or missing: see doctor
   rules-unknown  the rules cannot be read
+  reference      the reference plugins made it, and it runs
 
 Without root, list shows what the link aliases hold, and '?' for the rest. A
 filter for the rest exits 2.

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "ipam/store.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/takeover/dnat_rule.h"
 
 namespace nomad_bridge::takeover {
 namespace {
@@ -240,6 +241,26 @@ bool IsAccepted(nft::Socket& socket, const Ip& address) {
 
 bool HasReferenceRules(const Search& search, RuleDumps& dumps) {
   return !FindReferenceRules(dumps, search).empty();
+}
+
+std::vector<portmap::DnatEntry> PublishedPorts(const AttachmentId& id, RuleDumps& dumps) {
+  std::vector<portmap::DnatEntry> ports;
+  for (const ReferenceRule& found :
+       FindReferenceRules(dumps, {.id = id, .addresses = {}, .parts = {cni::Part::kPorts}})) {
+    const bool has_own_chain = !found.own_chain.empty();
+    const Family family =
+        found.table.family == nft::TableFamily::kIp6 ? Family::kIpv6 : Family::kIpv4;
+    for (const nft::KernelRule& rule :
+         dumps.Of(found.table, has_own_chain ? found.own_chain : found.chain)) {
+      const auto port =
+          has_own_chain || rule.handle == found.handle ? ParseDnatRule(rule, family) : std::nullopt;
+      // There is a rule for each protocol that jumps to the chain.
+      if (port && !Contains(ports, *port)) {
+        ports.push_back(*port);
+      }
+    }
+  }
+  return ports;
 }
 
 bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {

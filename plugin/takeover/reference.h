@@ -37,6 +37,7 @@
 #include "plugin/config/config.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
+#include "portmap/mapping.h"
 
 namespace nomad_bridge::takeover {
 
@@ -83,6 +84,10 @@ class RuleDumps {
 [[nodiscard]] bool HasReferenceRules(const Search& search, RuleDumps& dumps);
 // The same for the rules that can be found without an address.
 [[nodiscard]] bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps);
+
+// Returns the ports that rules of iptables-nft or nftables publish for the attachment.
+[[nodiscard]] std::vector<portmap::DnatEntry> PublishedPorts(const AttachmentId& id,
+                                                             RuleDumps& dumps);
 
 // Removes the rules. Many calls with the same `dumps` read the rules only once.
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, RuleDumps& dumps);

@@ -299,7 +299,7 @@ TEST_F(List, RefusesFilterValuesThatCannotMatch) {
         std::pair{"port=http", "a number, or a glob of numbers"},
         std::pair{"state=foo",
                   "ok unplugged making leaving dead unrecorded unreadable rules-wrong "
-                  "rules-unknown ?, or a "
+                  "rules-unknown reference ?, or a "
                   "glob"}}) {
     EXPECT_THAT(
         RunLine(Cat("list ", filter)),

@@ -5,6 +5,8 @@
 namespace nomad_bridge::test {
 namespace {
 
+constexpr const char* kMoved = "5f3c1a2b-0000-4000-8000-000000000001";
+
 class ReferenceAttachment : public MovingWorld {
  protected:
   static Attached Allocation(const std::string& id, const Node& container, int port) {
@@ -12,6 +14,13 @@ class ReferenceAttachment : public MovingWorld {
   }
 
   std::string Iptables() { return host().Must({"iptables-save"}); }
+
+  // A command of ours for people.
+  Outcome Show(const std::vector<std::string>& arguments) {
+    Command command = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
+    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
+    return Execute(command);
+  }
 };
 
 TEST_F(ReferenceAttachment, KeepsWorkingBesideOursAndIsRemovedByOurDel) {
@@ -50,6 +59,58 @@ TEST_F(ReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
   EXPECT_THAT(Iptables(), Not(HasSubstr("old")));
   EXPECT_THAT(Iptables(), Not(HasSubstr("172.26.64.2/32")));
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value());
+}
+
+// What an operator asks for after `install -replace`.
+TEST_F(ReferenceAttachment, IsListedWhileItRuns) {
+  list_["plugins"][1]["ipam"]["ranges"].push_back({{{"subnet", "fd00:26::/64"}}});
+  const Attached old = MustAdd(
+      Theirs(),
+      {.container_id = kMoved,
+       .netns = container().path(),
+       .port_mappings = {Port(7070, 80), Port(7070, 80, "udp"), Port(9090, 90, "tcp", kHostIp4)}});
+  Node& gone = AddContainer("gone");
+  MustAdd(Theirs(), Allocation("gone", gone, 7171));
+  KillContainer(gone);
+  Node& ours = AddContainer("ours");
+  MustAdd(Ours(), Allocation("ours", ours, 8080));
+
+  const json listed = Show({"list", "-json"}).json.at("attachments");
+  ASSERT_EQ(listed.size(), 2U) << listed;
+  const json& shown = listed.at(listed.at(0).at("state") == "ok" ? 1 : 0);
+  EXPECT_EQ(shown.at("state"), "reference");
+  EXPECT_EQ(shown.at("containerId"), kMoved);
+  EXPECT_EQ(shown.at("network"), "nomad");
+  EXPECT_EQ(shown.at("interface"), "eth0");
+  EXPECT_EQ(shown.at("bridge"), "nomad");
+  EXPECT_EQ(shown.at("addresses"), json(AddressesOn(container(), "eth0")));
+  const auto port = [&](const char* protocol, json host_ip, int host_port, const char* ip, int at) {
+    return json{{"protocol", protocol},
+                {"hostIp", std::move(host_ip)},
+                {"hostPort", host_port},
+                {"containerIp", ip},
+                {"containerPort", at}};
+  };
+  EXPECT_THAT(shown.at("ports").get<std::vector<json>>(),
+              UnorderedElementsAre(port("tcp", nullptr, 7070, "172.26.64.2", 80),
+                                   port("udp", nullptr, 7070, "172.26.64.2", 80),
+                                   port("tcp", kHostIp4, 9090, "172.26.64.2", 90),
+                                   port("tcp", nullptr, 7070, "fd00:26::2", 80),
+                                   port("udp", nullptr, 7070, "fd00:26::2", 80)));
+
+  for (const char* const name : {kMoved, "7070", "172.26.64.2"}) {
+    EXPECT_THAT(Show({"inspect", name}),
+                Exits(0,
+                      Out(AllOf(HasSubstr(kMoved),
+                                HasSubstr("tcp 0.0.0.0:7070 -> 172.26.64.2:80"),
+                                HasSubstr("reference")))))
+        << name;
+  }
+  EXPECT_THAT(Show({"list", "state=reference"}),
+              Exits(0, Out(AllOf(HasSubstr("7070->80/tcp,udp"), HasSubstr(" reference\n")))));
+
+  MustDelFrom(Ours(), old);
+  EXPECT_EQ(Show({"list", "-json"}).json.at("attachments").size(), 1U);
 }
 
 // A node that was moved in two steps: our firewall and portmap first, our bridge later.
@@ -154,6 +215,25 @@ table ip cni_hostport {
   }
 }
 )";
+
+TEST_F(ReferenceAttachment, IsListedWithThePortsOfItsNftablesRules) {
+  json list = list_;
+  list["plugins"].erase(3);
+  MustAdd({.list = list, .path = kReferenceDirectory},
+          {.container_id = "old", .netns = container().path()});
+  host().Nft(R"(
+table ip cni_hostport {
+  chain hostports {
+    tcp dport 8080 dnat to 172.26.64.2:80 comment "old"
+    tcp dport 8081 dnat to 172.26.64.3:80 comment "other"
+  }
+  chain hostip_hostports {
+    ip daddr 198.51.100.1 udp dport 53 dnat to 172.26.64.2:5353 comment "old"
+  }
+}
+)");
+  EXPECT_THAT(Show({"list"}), Exits(0, Out(HasSubstr("198.51.100.1:53->5353/udp 8080->80/tcp"))));
+}
 
 TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurDel) {
   host().Nft(kOfNftablesBackends);
