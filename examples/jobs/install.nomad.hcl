@@ -30,9 +30,8 @@ EOT
       config {
         command = "/bin/sh"
         args = ["-euc", <<EOT
-mkdir -p /opt/cni/bin /opt/cni/config
-install -m 755 local/nomad-bridge /opt/cni/bin/.nomad-bridge.new
-mv /opt/cni/bin/.nomad-bridge.new /opt/cni/bin/nomad-bridge
+mkdir -p /opt/cni/config
+local/nomad-bridge install -only /opt/cni/bin
 cp -R local/share/nomad-bridge/etc/. /etc
 # /usr is read-only on Flatcar.
 ln -sf /opt/cni/bin/nomad-bridge /usr/sbin/nomad-bridge || {

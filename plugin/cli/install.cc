@@ -66,9 +66,9 @@ bool IsOurs(const std::string& path) {
 }
 
 // Returns the program first, so that no link ever leads to a missing file.
-std::vector<Place> FindPlaces(const std::string& directory) {
+std::vector<Place> FindPlaces(const std::string& directory, const std::vector<std::string>& names) {
   std::vector<Place> places;
-  for (const std::string& name : cni::PluginTypeNames()) {
+  for (const std::string& name : names) {
     const std::string path = Cat(directory, '/', name);
     places.push_back({name, path, FindStatus(path).has_value(), IsOurs(path)});
   }
@@ -125,7 +125,9 @@ int RunInstall(const Arguments& arguments) {
   }
   const std::string& directory = arguments.operands.front();
   EnsureDirectory(directory);
-  const std::vector<Place> places = FindPlaces(directory);
+  const std::vector<Place> places = FindPlaces(
+      directory,
+      arguments.Has("only") ? std::vector{std::string(kProgram)} : cni::PluginTypeNames());
   // Names all files that are in the way in one error, before anything is changed.
   std::string foreign;
   for (const Place& place : places) {
@@ -162,7 +164,7 @@ void RequireNoneRuns() {
 // Does not restore kept files: the operator decides what the next allocation runs as `bridge`.
 int RunUninstall(const Arguments& arguments) {
   RequireNoneRuns();
-  std::vector<Place> places = FindPlaces(arguments.operands.front());
+  std::vector<Place> places = FindPlaces(arguments.operands.front(), cni::PluginTypeNames());
   std::ranges::reverse(places);  // the links before the program
   for (const Place& place : places) {
     if (place.is_ours) {
@@ -176,6 +178,7 @@ int RunUninstall(const Arguments& arguments) {
 }
 
 constexpr std::array kInstallFlags = {
+    Flag{"only", nullptr, "creates no links, and leaves what has their names"},
     Flag{"replace", nullptr, "keeps files that are not ours, as NAME.before-nomad-bridge"}};
 
 }  // namespace
@@ -188,7 +191,8 @@ const Command kInstall = {
         R"(Copies this program to DIR, as nomad-bridge, and creates links to it under the
 names of the reference plugins that it stands in for: bridge, host-local,
 firewall, portmap, loopback. Replaces an older nomad-bridge, also while it is
-running. A file that is not ours is refused, and then nothing is changed.
+running. A file that is not ours is refused, and then nothing is changed. Beside
+the reference plugins: -only, or -replace.
 )",
     .flags = kInstallFlags,
     .run = RunInstall};

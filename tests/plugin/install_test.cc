@@ -54,6 +54,25 @@ TEST_F(Install, MayBeRunFromTheDirectoryItself) {
   ExpectInstalled();
 }
 
+// Beside the reference plugins, which Nomad's own mode goes on using.
+TEST_F(Install, CopiesItselfAloneWithTheFlagForThat) {
+  for (const char* const name : kLinks) {
+    Write(name, kReferencePlugin);
+  }
+  const auto theirs = Listing();
+  EXPECT_THAT(RunInstall({"-only"}),
+              Exits(0, Err(""), Out("/run/plugins/nomad-bridge: this program\n")));
+  auto both = theirs;
+  both["nomad-bridge"] = Built();
+  EXPECT_EQ(Listing(), both);
+  EXPECT_THAT(About("nomad-bridge"), StartsWith("CNI nomad-bridge plugin v"));
+
+  MustInstall({"-replace"});
+  const auto linked = Listing();
+  MustInstall({"-only"});
+  EXPECT_EQ(Listing(), linked) << "links of ours stay";
+}
+
 // ---- over what is ours
 
 TEST_F(Install, ReplacesAnOlderOneWhileItIsRunning) {
@@ -110,7 +129,8 @@ TEST_F(Install, NamesInvalidArgumentsAndDoesNothing) {
     EXPECT_THAT(
         Run(arguments),
         Exits(2,
-              Err(Cat("nomad-bridge: ", why, "\nUsage: nomad-bridge install [-replace] DIR\n")),
+              Err(Cat(
+                  "nomad-bridge: ", why, "\nUsage: nomad-bridge install [-only] [-replace] DIR\n")),
               Out("")))
         << why;
   }
