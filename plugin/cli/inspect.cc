@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/causes/trace.h"
+#include "plugin/cli/answers.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/inspection.h"
@@ -15,10 +17,12 @@
 namespace nomad_bridge::cli {
 namespace {
 
+// `asks_nearby`: the node and a neighbour are asked, too.
 Json InspectOne(state::Host& host,
                 const Attachment& attachment,
                 const Inventory& inventory,
-                const Question& question) {
+                const Question& question,
+                bool asks_nearby) {
   Json json = ToJson(attachment, inventory);
   json["advice"] = attachment.IsRecordLost() ? Json(kLostRecordAdvice) : Json();
   json["diagnosis"] = Json();
@@ -29,7 +33,11 @@ Json InspectOne(state::Host& host,
   if (!attachment.record || !inventory.is_complete) {
     return json;
   }
-  const Inspected found = Inspect(host, attachment, question);
+  Inspected found = Inspect(host, attachment, question);
+  found.answers = AnswersTo(question, found);
+  if (asks_nearby && !found.ways.empty()) {
+    Append(found.answers, FindNearby(host, attachment, inventory, question));
+  }
   json["diagnosis"] = ToJson(found);
   for (std::size_t i = 0; i < json["ports"].size(); ++i) {
     json["ports"][i]["connections"] = found.connections ? Json(found.connections->at(i)) : Json();
@@ -48,12 +56,15 @@ std::string TextOf(const Json& document, const Arguments& arguments) {
     return each.at("containerId") != all.front().at("containerId");
   };
   const bool is_short = arguments.Has("quiet") || std::ranges::any_of(all, is_of_another);
+  const std::string trace = ShowTrace(document.at("trace"));
+  if (is_short) {
+    return Cat(Folded(Joined(all, "", ShowShortly), 2), Folded(trace, kHeadWidth));
+  }
   const auto show_whole = [&](const Json& each) {
-    return ShowInspected(each, arguments.Has("to"));
+    const std::string result = Cat(Padded("Result", kHeadWidth), ShowAnswer(each), '\n');
+    return Cat(ShowInspected(each, arguments.Has("to")), trace.empty() ? result : trace);
   };
-  return Cat(is_short ? Folded(Joined(all, "", ShowShortly), 2)
-                      : Folded(Joined(all, "\n", show_whole), kHeadWidth),
-             Folded(ShowTrace(document.at("trace")), kHeadWidth));
+  return Folded(Joined(all, "\n", show_whole), kHeadWidth);
 }
 
 // ---- the question
@@ -146,23 +157,16 @@ void CheckTarget(const Question& question, const Attachments& attachments) {
   }
 }
 
-// Plans a connection to the port in question, or to the first port that `attachment` publishes.
+// Plans a connection from the client to the port in question, or to the first published port.
 std::optional<causes::Connection> ConnectionTo(state::Host& host,
                                                const Attachment& attachment,
                                                const Question& question) {
-  const Ip& client = *question.client;
-  const portmap::DnatEntry* chosen = nullptr;
-  for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
-    const bool is_named = std::to_string(port.host_port) == question.name;
-    if (client.family() == port.container_ip.family() &&
-        (chosen == nullptr || (is_named && chosen->host_port != port.host_port))) {
-      chosen = &port;
-    }
-  }
+  const portmap::DnatEntry* const port =
+      FindPort(*attachment.record, question, question.client->family());
   causes::NodeFacts facts(host);
-  return chosen == nullptr ? std::nullopt
-                           : causes::Planner(facts, question.client_link)
-                                 .ToPort(*attachment.record, *chosen, client);
+  return port == nullptr ? std::nullopt
+                         : causes::Planner(facts, question.client_link)
+                               .ToPort(*attachment.record, *port, *question.client);
 }
 
 // Runs -trace; returns nullopt without it.
@@ -208,8 +212,11 @@ int RunInspect(const Arguments& arguments) {
                              .to = TargetOf(arguments, inventory),
                              .probes = !arguments.Has("no-probe")};
   CheckTarget(question, found);
-  const Json all = ArrayOf(
-      found, [&](const Attachment* each) { return InspectOne(host, *each, inventory, question); });
+  const bool asks_nearby = found.size() == 1 && !question.client && !question.to &&
+                           question.probes && !arguments.Has("quiet");
+  const Json all = ArrayOf(found, [&](const Attachment* each) {
+    return InspectOne(host, *each, inventory, question, asks_nearby);
+  });
   const std::optional<causes::Traced> traced =
       RunTrace(host, *found.front(), question, arguments.Has("trace"));
   const Json document = {{"attachments", all}, {"trace", traced ? Json(traced->lines) : Json()}};

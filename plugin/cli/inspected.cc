@@ -47,6 +47,15 @@ Json WayJson(const NamedWay& named) {
            })}};
 }
 
+Json AnswerJson(const Answer& answer) {
+  return {{"from", OrNull(answer.from)},
+          {"to", OrNull(answer.to)},
+          {"address", OrNull(answer.address)},
+          {"answered", answer.why.empty()},
+          {"leavesBy", OrNull(answer.leaves_by)},
+          {"why", OrNull(answer.why)}};
+}
+
 std::string Head(std::string_view title) {
   return Padded(title, kHeadWidth);
 }
@@ -206,6 +215,7 @@ Json ToJson(const Inspected& inspected) {
   Json json = {{"cause", cause ? Json(cause->text) : Json()},
                {"causes", Json::array()},
                {"ways", ArrayOf(inspected.ways, WayJson)},
+               {"answers", ArrayOf(inspected.answers, AnswerJson)},
                {"connections", inspected.connections.value_or(std::vector<std::size_t>())},
                {"compared",
                 {{"host", inspected.is_host_known}, {"container", inspected.is_container_known}}}};

@@ -20,6 +20,17 @@ namespace nomad_bridge::cli {
 struct NamedWay {
   std::string title;  // "tcp 8080", "tcp 10.0.0.1:22"
   causes::Way way;
+  causes::Connection::Place from = causes::Connection::Place::kBeyond;
+  std::string why = {};  // why it ends; empty: it does not
+};
+
+// Whether one client gets an answer, or whether the allocation reaches the target of -to.
+struct Answer {
+  std::string from;       // "outside", "the node", "neighbours", "10.0.0.1"; empty: the allocation
+  std::string to;         // the target of -to; empty: the allocation
+  std::string address;    // of the client, if inspect has chosen it
+  std::string leaves_by;  // the link by which its packets leave the node; what answers is not known
+  std::string why;        // why there is no answer; empty: there is one
 };
 
 // The section in which inspect shows a finding. kNote: no fault. kUnknown: a check failed. Faults
@@ -29,6 +40,7 @@ enum class Section { kHost, kPath, kContainer, kNote, kUnknown };
 struct Inspected {
   FindingList findings;
   std::vector<NamedWay> ways;
+  std::vector<Answer> answers;  // first of the question itself; see answers.h
   std::optional<std::vector<std::size_t>> connections;  // of each published port; nullopt: unknown
   bool is_host_known = true;                            // false: nothing was compared, or not all
   bool is_container_known = true;  // false: a check of the container, or of the way to it, failed

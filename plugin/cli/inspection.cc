@@ -438,11 +438,11 @@ class Inspection {
   // While our own rules are damaged, adds no causes: others may drop only packets that our rules no
   // longer accept. What was seen without a probe is more exact than a guess from the last station.
   void AddProbed(const Connection& connection, causes::Diagnosis diagnosis) {
-    const bool is_answered = diagnosis.way.IsWhole();
+    const std::string why = diagnosis.causes.empty() ? "" : diagnosis.causes.front().text;
     if (!diagnosis.note.empty()) {
       AddNote(diagnosis.note);
     }
-    has_failed_ = has_failed_ || !is_answered;
+    has_failed_ = has_failed_ || !diagnosis.way.IsWhole();
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
       AddNote(diagnosis.causes.front().text);
     } else if (const std::optional<Finding> known = result_.FindCause();
@@ -456,8 +456,10 @@ class Inspection {
     const std::string target = question_.to
                                    ? Cat(Bracketed(connection.destination), ':', connection.port)
                                    : Cat(connection.port);
-    result_.ways.push_back(
-        {.title = Cat(connection.ProtocolName(), ' ', target), .way = std::move(diagnosis.way)});
+    result_.ways.push_back({.title = Cat(connection.ProtocolName(), ' ', target),
+                            .way = std::move(diagnosis.way),
+                            .from = connection.from,
+                            .why = why});
   }
 
   // If every probed connection was answered, a fault on the node is no reason for silence unless it

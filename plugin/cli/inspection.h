@@ -30,6 +30,9 @@ struct Question {
     Ip address;
     std::string name = {};  // not empty: `address` is what the attachment resolves this to
     std::uint16_t port = 0;
+
+    // "10.0.0.1:22", "[2001:db8::1]:53/udp", "api.example:80"
+    [[nodiscard]] std::string Text() const;
   };
   std::optional<Target> to;
   bool probes = true;

@@ -60,7 +60,8 @@ TEST_F(Inspect, ShowsAllOfAHealthyAttachment) {
                                "Way          tcp 8080  uplink ok  prerouting ok  route ok  forward "
                                "ok  nomad ok  container ok  service ok  answer ok\n"
                                "Host side    ok\n"
-                               "Container    ok\n")));
+                               "Container    ok\n"
+                               "Result       answers outside and the node\n")));
 }
 
 TEST_F(Inspect, CountsConnections) {
@@ -357,7 +358,8 @@ TEST_F(Inspect, AcceptsARedirectInsideTheContainer) {
   const auto expect_well = [&](const char* rule) {
     container().Must({"sh", "-c", rule});
     ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "proxy") << rule;
-    EXPECT_THAT(Output("inspect 8080"), EndsWith("Container    ok\n")) << rule;
+    EXPECT_THAT(Output("inspect 8080"), HasSubstr("Container    ok\nResult       answers outside"))
+        << rule;
     container().Must({"nft", "flush", "ruleset"});
   };
   const char* const nft =
