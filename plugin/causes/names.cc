@@ -36,6 +36,7 @@ class Files {
     return Files(newest);
   }
 
+  [[nodiscard]] bool IsOfNode() const { return pid_ == 0; }
   [[nodiscard]] std::string owner() const {
     return pid_ == 0 ? std::string("the node") : Cat("process ", pid_);
   }
@@ -82,7 +83,8 @@ std::optional<Ip> FindInHosts(const Files& files, const std::string& name) {
 struct Resolver {
   std::vector<Ip> servers;
   std::vector<std::string> domains;
-  int dots = 1;  // a name with as many is tried as it is first
+  int dots = 1;              // a name with as many is tried as it is first
+  bool has_servers = false;  // false: glibc asks 127.0.0.1
 
   explicit Resolver(const Files& files) {
     for (const std::vector<std::string>& words : files.Read("etc/resolv.conf")) {
@@ -98,7 +100,8 @@ struct Resolver {
       }
     }
     constexpr std::size_t kMost = 3;  // of glibc
-    if (servers.empty()) {
+    has_servers = !servers.empty();
+    if (!has_servers) {
       servers.push_back(Ip::Parse("127.0.0.1").value());
     }
     servers.resize(std::min(servers.size(), kMost));
@@ -230,6 +233,12 @@ Resolution Resolve(const Inside& inside, const std::string& name) {
                       .fix = Fix::Advice(Format("look at /etc/resolv.conf of {}; in Nomad, 'dns' "
                                                 "of the group's network writes it",
                                                 files.owner()))}}};
+}
+
+std::vector<Ip> FindNameServers(const Inside& inside) {
+  const Files files = Files::Of(inside.netns);
+  const Resolver resolver(files);
+  return files.IsOfNode() || !resolver.has_servers ? std::vector<Ip>() : resolver.servers;
 }
 
 }  // namespace nomad_bridge::causes

@@ -26,4 +26,8 @@ struct Resolution {
 
 [[nodiscard]] Resolution Resolve(const Inside& inside, const std::string& name);
 
+// Returns the name servers in /etc/resolv.conf of the newest process in the allocation's namespace;
+// none if no process there can be seen.
+[[nodiscard]] std::vector<Ip> FindNameServers(const Inside& inside);
+
 }  // namespace nomad_bridge::causes

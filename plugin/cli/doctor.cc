@@ -32,10 +32,11 @@ constexpr std::array kLooks = {Look{Severity::kFault, "FAIL", Colour::kBad},
                                Look{Severity::kWarning, "WARN", Colour::kDoubtful},
                                Look{Severity::kNote, "ok", Colour::kGood}};
 
-constexpr std::array kFlags = {kJsonFlag,
-                               Flag{"probe", nullptr, "sends a packet to each published port"},
-                               Flag{"verbose", nullptr, "also the checks that found nothing", 'v'},
-                               Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
+constexpr std::array kFlags = {
+    kJsonFlag,
+    Flag{"probe", nullptr, "sends packets to published ports and name servers"},
+    Flag{"verbose", nullptr, "also the checks that found nothing", 'v'},
+    Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
 Json CheckJson(const Finding& finding) {
   Json json = FindingJson(finding);
@@ -98,8 +99,8 @@ std::string LastLine(const Json& document, bool is_all) {
                 Counted(CountShown(checks, Severity::kFault), "failure"),
                 Counted(CountShown(checks, Severity::kWarning), "warning"),
                 CountShown(checks, Severity::kNote),
-                document.at("probed") ? "; published ports were probed"
-                : is_all              ? "; published ports were not probed (-probe)"
+                document.at("probed") ? "; ports and name servers were probed"
+                : is_all              ? "; ports and name servers were not probed (-probe)"
                                       : "");
 }
 
@@ -119,7 +120,9 @@ int RunDoctor(const Arguments& arguments) {
     return kInspect.run(of_job);
   }
   const bool is_all = arguments.operands.empty();
-  const bool is_named = Contains(arguments.operands, std::string("ports.probe"));
+  const bool is_named = std::ranges::any_of(kProbeChecks, [&](const Check& check) {
+    return Contains(arguments.operands, std::string(check.id));
+  });
   const bool probes = arguments.Has("probe") || is_named;
   const FindingList all = RunChecks(host, TakeInventory(host), probes, arguments.operands);
   const auto failures = std::ranges::count(all, Severity::kFault, &Finding::severity);
@@ -141,7 +144,7 @@ int RunDoctor(const Arguments& arguments) {
 std::vector<Check> AllChecks() {
   std::vector<Check> checks;
   for (const std::span<const Check>& table :
-       {kKernelChecks, kNetworkChecks, kPolicyChecks, kNodeChecks}) {
+       {kKernelChecks, kNetworkChecks, kPolicyChecks, kNodeChecks, kProbeChecks}) {
     checks.insert(checks.end(), table.begin(), table.end());
   }
   return checks;

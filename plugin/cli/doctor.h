@@ -107,6 +107,7 @@ extern const std::span<const Check> kKernelChecks;
 extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kPolicyChecks;
 extern const std::span<const Check> kNodeChecks;
+extern const std::span<const Check> kProbeChecks;
 
 template <Finding::Area... kAreas>
 void CheckByReconcile(Examination& node) {

@@ -377,63 +377,6 @@ void CheckBlockedPorts(Examination& node) {
   node.AddUnreported(std::move(found));
 }
 
-// Returns the ports that can be probed.
-std::vector<std::pair<const Attachment*, const portmap::DnatEntry*>> PortsToProbe(
-    const Examination& node) {
-  std::vector<std::pair<const Attachment*, const portmap::DnatEntry*>> ports;
-  for (const Attachment* const attachment : node.publishing) {
-    for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
-      if (port.protocol != Protocol::kSctp) {
-        ports.emplace_back(attachment, &port);
-      }
-    }
-  }
-  return ports;
-}
-
-// Counts a connection that is refused as reached: nobody listens on the port, but that is up to the
-// allocation. Does not report ports that the operator's own rules or policies block on purpose. A
-// probe takes some 30 ms.
-void ProbePorts(Examination& node) {
-  constexpr std::chrono::minutes kLongest{1};
-  const Deadline deadline = FromNow(kLongest);
-  causes::NodeFacts facts(node.host);
-  causes::Planner planner(facts);
-  const auto progress = ProgressOnTerminal("ports.probe");
-  const auto ports = PortsToProbe(node);
-  std::size_t tried = 0;
-  std::size_t answered = 0;
-  FindingList found;
-  for (const auto& [attachment, port] : ports) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      break;
-    }
-    progress(tried++, ports.size());
-    const auto connection = planner.ToPort(*attachment->record, *port, std::nullopt);
-    if (!connection) {
-      continue;
-    }
-    const causes::Diagnosis diagnosis = causes::Diagnose(facts, *connection);
-    Append(found, diagnosis.unseen);
-    if (diagnosis.way.IsWhole() || diagnosis.is_refused) {
-      ++answered;
-    } else if (Finding cause = diagnosis.causes.front(); cause.severity != Severity::kNote) {
-      cause.owner =
-          Format("{} of allocation {}", portmap::DescribeHostPort(*port), attachment->Named());
-      found.push_back(std::move(cause));
-    }
-  }
-  progress(ports.size(), ports.size());
-  node.AddAll(std::move(found));
-  if (tried < ports.size()) {
-    node.Warn(Format("{} of {} published ports were not probed: it would take longer than a minute",
-                     ports.size() - tried,
-                     ports.size()),
-              Fix::Advice("probe the ports of an allocation: nomad-bridge inspect ALLOC"));
-  }
-  node.Ok(Cat(Counted(answered, "published port"), " reached"));
-}
-
 // ---- the containers
 
 void CheckMacs(Examination& node) {
@@ -479,7 +422,6 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.subnet_overlap", CheckSubnets},
     Check{"containers", CheckContainers},
     Check{"ports.blocked", CheckBlockedPorts},
-    Check{"ports.probe", ProbePorts, true},
     Check{"records", CheckRecords},
 };
 

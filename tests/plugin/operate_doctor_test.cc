@@ -8,13 +8,15 @@ namespace {
 
 TEST_F(Doctor, FindsNothingOnAHealthyNode) {
   const Snapshot before = TakeHostSnapshot();
-  EXPECT_THAT(Examine("-strict -verbose"),
-              Exits(0,
-                    Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 38 ok; published ports were not probed "
-                                 "(-probe)\n")),
-                    Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr(" \n"))))));
-  EXPECT_EQ(Examine("-probe").out, "0 failures, 0 warnings, 39 ok; published ports were probed\n");
+  EXPECT_THAT(
+      Examine("-strict -verbose"),
+      Exits(0,
+            Out(StartsWith("ok    kernel.nf_tables      ")),
+            Out(EndsWith("\n0 failures, 0 warnings, 38 ok; ports and name servers were not probed "
+                         "(-probe)\n")),
+            Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr(" \n"))))));
+  EXPECT_EQ(Examine("-probe").out,
+            "0 failures, 0 warnings, 40 ok; ports and name servers were probed\n");
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
@@ -29,11 +31,12 @@ TEST_F(Doctor, FindsNothingOnABareMachine) {
 
 TEST_F(Doctor, PrintsAFindingInOneLineWithItsFix) {
   host().Must({"sysctl", "-qw", "net.ipv4.ip_forward=0"});
-  EXPECT_THAT(Examine(),
-              Exits(1,
-                    Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
-                    Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 37 ok; published ports were not"))));
+  EXPECT_THAT(
+      Examine(),
+      Exits(1,
+            Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
+            Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
+            Out(HasSubstr("\n1 failure, 0 warnings, 37 ok; ports and name servers were not"))));
 }
 
 // Of two networks, and of a published port whose bridge has no gateway address.
