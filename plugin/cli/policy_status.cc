@@ -25,7 +25,7 @@ constexpr std::array kStatusFlags = {
     Flag{"flows", nullptr, "refused connections, and the entries that would allow them"},
     Flag{"watch", nullptr, "with -flows: again every two seconds, until a key is pressed"},
     Flag{"since", "TIME", "with -flows: those in the journal, such as -since yesterday"},
-    Flag{"log", nullptr, "with -flows: only what is new since the last -log, for the journal"},
+    Flag{"log", nullptr, "with -flows: what is new since the last -log, for the journal"},
     kJsonFlag};
 
 constexpr std::string_view kFull =

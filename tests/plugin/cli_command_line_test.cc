@@ -198,7 +198,7 @@ TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "ins"}), Contains("install"));
   EXPECT_THAT(Completed({"nomad-bridge", "inst"}), ElementsAre("install"));
   EXPECT_THAT(Completed({"nomad-bridge", "install", "-"}),
-              ElementsAre("-replace", "-no-color", "-help"));
+              ElementsAre("-only", "-replace", "-no-color", "-help"));
   EXPECT_THAT(Completed({"nomad-bridge", "install", "/proc/sys/net/ipv"}),
               UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
   EXPECT_THAT(Completed({"nomad-bridge", "help", "vers"}), ElementsAre("version"));
