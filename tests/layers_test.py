@@ -6,7 +6,7 @@
   - C libraries (libnl, libmnl, libnftnl) only in netlink/*/*.cc and its private headers; JSON only in
     plugin/'s cni and cli, plugin/policy/document, plugin/state/*json*
   - close(), *_free() and *_put() only where a handle's owner is defined
-  - no child processes but those of base/subprocess, background_request and pending_reset, no sleeping, no
+  - no child processes but those of base/subprocess, background_request and cleanup, no sleeping, no
     source file over 500 lines
 
 Usage: tests/layers_test.py [directory of the checkout]
@@ -22,7 +22,7 @@ TOPS = ["base", "netlink", "ipam", "firewall", "portmap", "plugin"]
 PRIVATE_HEADERS = {"netlink/core/handles.h", "netlink/core/message.h", "netlink/rtnl/rtnl_impl.h",
                    "netlink/nft/codec.h"}
 OWNERS = {"base/fd.h", "netlink/core/handles.h"}
-STARTERS = {"base/subprocess.cc", "netlink/core/background_request.cc", "netlink/probe/pending_reset.cc"}
+STARTERS = {"base/subprocess.cc", "netlink/core/background_request.cc", "netlink/probe/cleanup.cc"}
 JSON_FILES = ["plugin/cni/*", "plugin/cli/*", "plugin/policy/document.cc", "plugin/policy/program_json.cc", "plugin/state/*json*.cc"]
 MOST_LINES = 500
 FORBIDDEN = [

@@ -159,9 +159,13 @@ std::optional<Ip> Planner::NodeAddress(const std::optional<rtnl::Link>& link, Fa
   return own ? std::optional(own->address) : std::nullopt;
 }
 
-// Prefers the uplink that has the published address; then the uplink of the default route; then an
-// uplink that is down, and may have had the default route; then any uplink with an address.
-std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port, Family family) {
+// Prefers the uplink that has the published address; then the uplink of the default route; then, if
+// the node has lost a default route, an uplink that is down; then an uplink with a network of its
+// own, which a VPN's may lack; then any uplink with an address. That an uplink is down proves
+// nothing by itself: nobody may use it.
+std::optional<rtnl::Link> Planner::UplinkOfAnyone(const Connection& connection,
+                                                  const portmap::DnatEntry* port,
+                                                  Family family) {
   std::optional<rtnl::Link> uplink;
   if (port != nullptr && port->host_ip) {
     uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
@@ -174,9 +178,15 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry* port
   const auto has_address = [&](const rtnl::Link& link) {
     return GlobalAddress(facts_, link, family).has_value();
   };
-  if (!uplink) {
+  const std::optional<state::Record>& server = connection.server_record;
+  if (!uplink && server && server->rules.had_default_route.Has(family)) {
     uplink = FindUplink(facts_.Uplinks(),
                         [&](const rtnl::Link& link) { return !link.up && has_address(link); });
+  }
+  if (!uplink) {
+    uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
+      return AnyoneBeyond(facts_, link, family).has_value();
+    });
   }
   if (!uplink) {
     uplink = FindUplink(facts_.Uplinks(), has_address);
@@ -225,7 +235,7 @@ void Planner::SetAnyone(Connection& connection, const portmap::DnatEntry& port) 
     }
     return;
   }
-  connection.uplink = UplinkOfAnyone(&port, connection.server.family());
+  connection.uplink = UplinkOfAnyone(connection, &port, connection.server.family());
   const std::optional<Ip> anyone =
       connection.uplink ? AnyoneBeyond(facts_, *connection.uplink, connection.server.family())
                         : std::nullopt;
@@ -250,7 +260,7 @@ void Planner::SetClient(Connection& connection, const Ip& client, const portmap:
     // come through another link.
     connection.uplink = LinkOf(way);
     if (!NodeAddress(connection.uplink, client.family())) {
-      connection.uplink = UplinkOfAnyone(port, client.family());
+      connection.uplink = UplinkOfAnyone(connection, port, client.family());
     }
   }
 }
@@ -276,11 +286,12 @@ std::optional<Connection> Planner::ToPort(const state::Record& record,
   }
   if (!node) {
     const std::optional<rtnl::Link> uplink =
-        connection.uplink ? connection.uplink : UplinkOfAnyone(&port, connection.family());
+        connection.uplink ? connection.uplink
+                          : UplinkOfAnyone(connection, &port, connection.family());
     node = NodeAddress(uplink, connection.family());
   }
   if (!node) {
-    node = NodeAddress(UplinkOfAnyone(&port, connection.family()), connection.family());
+    node = NodeAddress(UplinkOfAnyone(connection, &port, connection.family()), connection.family());
   }
   if (!node || (connection.from == Connection::Place::kBeyond && !connection.uplink)) {
     return std::nullopt;
@@ -305,7 +316,7 @@ std::optional<Connection> Planner::ByAnotherClient(const Connection& connection)
 
 std::optional<Connection> Planner::ByUsualUplink(const Connection& connection,
                                                  const portmap::DnatEntry& port) {
-  const std::optional<rtnl::Link> usual = UplinkOfAnyone(&port, connection.family());
+  const std::optional<rtnl::Link> usual = UplinkOfAnyone(connection, &port, connection.family());
   if (connection.from != Connection::Place::kBeyond || !usual ||
       (connection.uplink && usual->index == connection.uplink->index)) {
     return std::nullopt;

@@ -92,7 +92,8 @@ class Planner {
   // allocation's own, such as 127.0.0.53; else nullopt.
   [[nodiscard]] static std::optional<Ip> FindOwnSource(const state::Record& record,
                                                        const Ip& destination);
-  [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry* port,
+  [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const Connection& connection,
+                                                         const portmap::DnatEntry* port,
                                                          Family family);
   // Returns the link with that index as an uplink if it is one: there, a bridge counts as
   // operational only if one of its ports to the outside is.

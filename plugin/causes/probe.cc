@@ -9,7 +9,7 @@
 #include <poll.h>
 
 #include "base/file_lock.h"
-#include "netlink/probe/pending_reset.h"
+#include "netlink/probe/cleanup.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/listening.h"
 #include "plugin/causes/probe_sender.h"
@@ -53,10 +53,7 @@ class Run {
   Trail Make() {
     RequireUnasked();
     OpenContainers();
-    std::optional<probe::PendingReset> reset;
-    if (connection_.from == Place::kBeyond && IsTcp()) {
-      reset.emplace(host_.netns, sender_.Entry(), sender_.Frame(probe::ResetPacket(flow_)));
-    }
+    std::optional<probe::Cleanup> cleanup(std::in_place, sender_.Ending());
     std::vector<Watch> watches;
     watches.push_back({.observer = Observer::Start(host_.netns, WhatOnNode()), .is_node = true});
     if (client_) {
@@ -72,9 +69,8 @@ class Run {
       const std::optional<Listening> service = FindService(facts_, connection_, trail_);
       trail_.is_heard = service && service->is_answered;
     }
-    sender_.NoteConnection();
-    reset.reset();
-    sender_.Forget();
+    // While the observers are there: they catch the reset, too.
+    cleanup.reset();
     return std::move(trail_);
   }
 

@@ -7,10 +7,9 @@
 // Caught   No packet leaves the node, no service accepts a connection, and a datagram does not
 //          reach its service. A datagram for a sandbox or a virtual machine (link/frame_reader.h)
 //          is caught where it leaves the node: the container's own hooks would not see it.
-// Leaves   nothing, even if this process is killed: a child (netlink/probe/pending_reset.h) or the
-//          kernel resets the half-open connection, and the markers go with the process. Only a
-//          conntrack entry then stays for 10 seconds, and a MAC that nobody has in the FDB of an
-//          uplink that is a bridge.
+// Leaves   nothing, even if this process is killed: the markers go with the process, the child of
+//          netlink/probe/cleanup.h or the kernel resets the half-open connection, and the child
+//          removes what conntrack and a bridge have learnt.
 // Others   Policies neither count nor note a probe (rules/policy_admission.h). It has a source port
 //          that no connection has, and a bridge learns nothing wrong from it.
 // Limits   SCTP is not probed, and the answers of datagrams are not.

@@ -83,7 +83,7 @@ bool ProbeSender::Send(const std::optional<netlink::Netns>& client) {
   if (connection_.from == Place::kAllocation) {
     return client && probe::SendOwn(*client, flow_, probe::FirstPacket(flow_));
   }
-  return probe::Inject(facts_.host.netns, Entry(), Frame(probe::FirstPacket(flow_)));
+  return probe::Inject(facts_.host.netns, FindEntry().link.index, Frame(probe::FirstPacket(flow_)));
 }
 
 std::vector<std::uint8_t> ProbeSender::Frame(const std::vector<std::uint8_t>& packet) {
@@ -133,18 +133,27 @@ Mac ProbeSender::StrangeMac() const {
   return mac;
 }
 
-void ProbeSender::NoteConnection() {
-  conntrack_id_ = ConntrackOf(facts_.host).FindId(BeginningOf(flow_));
-}
-
-// The connection is over, but conntrack would count it for some seconds more.
-void ProbeSender::Forget() {
-  if (conntrack_id_) {
-    ConntrackOf(facts_.host).Forget(BeginningOf(flow_), *conntrack_id_);
-  }
-  if (entry_ && entry_->is_strange) {
-    facts_.host.net.EnsureFdbEntryGone(entry_->link, entry_->sender);
-  }
+std::function<void()> ProbeSender::Ending() {
+  const std::optional<EntryPoint> entry =
+      connection_.from == Place::kBeyond ? std::optional(FindEntry()) : std::nullopt;
+  const bool resets = entry && connection_.protocol == Protocol::kTcp;
+  const std::vector<std::uint8_t> reset =
+      resets ? Frame(probe::ResetPacket(flow_)) : std::vector<std::uint8_t>();
+  return [&netns = facts_.host.netns, beginning = BeginningOf(flow_), entry, reset] {
+    conntrack::Conntrack conntrack = conntrack::Conntrack::In(netns);
+    // Before the reset: after it, another program may have begun a connection with the same ends.
+    const std::optional<std::uint32_t> id = conntrack.FindId(beginning);
+    if (!reset.empty()) {
+      static_cast<void>(probe::Inject(netns, entry->link.index, reset));
+    }
+    // The connection is over, but conntrack would count it for some seconds more.
+    if (id) {
+      conntrack.Forget(beginning, *id);
+    }
+    if (entry && entry->is_strange) {
+      rtnl::Socket::In(netns).EnsureFdbEntryGone(entry->link, entry->sender);
+    }
+  };
 }
 
 Mac ProbeSender::TakerOf(const rtnl::Link& uplink) const {

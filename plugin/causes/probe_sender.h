@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -27,20 +28,12 @@ class ProbeSender {
   // to send, or if there is no such namespace.
   [[nodiscard]] bool Send(const std::optional<netlink::Netns>& client);
 
-  // Returns the index of the link that receives a packet from beyond the node: for a bridge one of
-  // its ports.
-  [[nodiscard]] int Entry() { return FindEntry().link.index; }
-  // Returns `packet` in the frame of a neighbour on the uplink's network.
-  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet);
   // Returns the neighbour to which packets that leave the node are sent.
   [[nodiscard]] std::optional<Ip> NextHop();
 
-  // Notes the conntrack entry of the packet. Call it before the reset. After the reset, another
-  // program may have begun a connection with the same ends.
-  void NoteConnection();
-  // Removes that entry, and what a bridge has learned from our frames. To be called after the
-  // reset.
-  void Forget();
+  // Returns what ends the connection, for netlink/probe/cleanup.h: resets it if the client is beyond
+  // the node, and removes the packet's conntrack entry, and what a bridge has learnt from its frame.
+  [[nodiscard]] std::function<void()> Ending();
 
  private:
   // Where a packet from beyond the node enters it, and the MAC of its sender.
@@ -51,6 +44,8 @@ class ProbeSender {
   };
   const EntryPoint& FindEntry() { return entry_ ? *entry_ : entry_.emplace(ChooseEntry()); }
   [[nodiscard]] EntryPoint ChooseEntry();
+  // Returns `packet` in the frame of a neighbour on the uplink's network.
+  [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet);
   // Returns the port behind which the bridge has `mac`.
   [[nodiscard]] std::optional<rtnl::Link> FindPortOf(const rtnl::Link& bridge, const Mac& mac);
   [[nodiscard]] Mac StrangeMac() const;
@@ -62,7 +57,6 @@ class ProbeSender {
   const Connection& connection_;
   probe::Flow flow_;
   std::optional<EntryPoint> entry_;
-  std::optional<std::uint32_t> conntrack_id_;
 };
 
 }  // namespace nomad_bridge::causes

@@ -9,12 +9,15 @@ namespace {
 
 class Probe : public ProbeWorld {
  protected:
-  // What is there of a probe: tables, and connections of others than closed ones.
+  // What is there of a probe, in any namespace: tables, and connections that have only begun.
   [[nodiscard]] std::string Remains() {
     std::string remains;
-    for (Node* const node : {&host(), &container()}) {
-      remains += node->Must({"sh", "-c", "nft list tables | grep nomad-bridge-probe || true"});
-      remains += node->Must({"sh", "-c", "ss -Htan state syn-recv"});
+    for (const auto& each : fs::directory_iterator("/run/netns")) {
+      remains += host().Must({"nsenter", Cat("--net=", each.path().string()), "sh", "-c", R"(
+          nft list tables | grep nomad-bridge-probe
+          ss -Htan state syn-recv
+          conntrack -L -p tcp 2>/dev/null | grep -E 'SYN_SENT|SYN_RECV'
+          true)"});
     }
     return remains;
   }
@@ -133,18 +136,47 @@ TEST_F(Probe, SendsNothingThroughAnotherUplink) {
 }
 
 // Killed at any of its system calls: a reset comes all the same, and the markers go.
-TEST_F(Probe, LeavesNothingBehindAfterAnyKill) {
-  ASSERT_TRUE(Answers(kTcp));
-  int killed = 0;
-  for (int nth = FirstPoint();; nth += PointStep()) {
-    if (!RunKilledAt(Line({"inspect", "8080"}), nth).killed) {
-      break;
-    }
-    ++killed;
-    EXPECT_TRUE(Soon([&] { return Remains().empty(); })) << "call " << nth << "\n" << Remains();
+class KilledProbe : public Probe {
+ protected:
+  void SetUp() override {
+    Probe::SetUp();
+    Node& neighbour = AddContainer("neighbour");
+    Attach(DualStack(), As("neighbour", neighbour));
+    Serve(neighbour, Protocol::kTcp, {"::"}, 80, "neighbour");
+    Serve(outside(), Protocol::kTcp, {kOutsideIp4}, 80, "outside");
+    ASSERT_TRUE(Answers(kTcp));
+    ASSERT_EQ(TcpText(container(), kOutsideIp4, 80), "outside");
+    ASSERT_EQ(TcpText(container(), "172.26.64.3", 80), "neighbour");
   }
-  EXPECT_GT(killed, 3);
-  EXPECT_TRUE(Answers(kTcp));
+  void ExpectNothingRemains(const std::vector<std::string>& line) {
+    ASSERT_THAT(Run(line), Exits(0));
+    int killed = 0;
+    for (int nth = FirstPoint();; nth += PointStep()) {
+      if (!RunKilledAt(Line(line), nth).killed) {
+        break;
+      }
+      ++killed;
+      EXPECT_TRUE(Soon([&] { return Remains().empty(); })) << "call " << nth << "\n" << Remains();
+    }
+    EXPECT_GT(killed, 3);
+    EXPECT_TRUE(Answers(kTcp));
+  }
+};
+
+TEST_F(KilledProbe, OfAPortLeavesNothing) {
+  ExpectNothingRemains({"inspect", "8080"});
+}
+
+TEST_F(KilledProbe, ToAnotherMachineLeavesNothing) {
+  ExpectNothingRemains({"inspect", kAllocation, "-to", Cat(kOutsideIp4, ":80")});
+}
+
+TEST_F(KilledProbe, ToANeighbourLeavesNothing) {
+  ExpectNothingRemains({"inspect", kAllocation, "-to", "172.26.64.3:80"});
+}
+
+TEST_F(KilledProbe, OfDoctorLeavesNothing) {
+  ExpectNothingRemains({"doctor", "-probe", "ports.probe"});
 }
 
 TEST_F(Probe, LeavesOthersAlone) {
