@@ -31,8 +31,9 @@ class ProbeSender {
   // Returns the neighbour to which packets that leave the node are sent.
   [[nodiscard]] std::optional<Ip> NextHop();
 
-  // Returns what ends the connection, for netlink/probe/cleanup.h: resets it if the client is beyond
-  // the node, and removes the packet's conntrack entry, and what a bridge has learnt from its frame.
+  // Returns what ends the connection, for netlink/probe/cleanup.h: it resets the connection if the
+  // client is beyond the node, removes the packet's conntrack entry, and makes a bridge forget the
+  // sender of its frame.
   [[nodiscard]] std::function<void()> Ending();
 
  private:

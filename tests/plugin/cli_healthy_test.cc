@@ -7,8 +7,8 @@
 namespace nomad_bridge::test {
 namespace {
 
-// What other programs do on a node without harm: run by sh on the host. UPLINK is the interface with
-// the node's address: "uplink", or a bridge that has it as a port.
+// What other programs do on a node without harm: run by sh on the host. UPLINK is the interface
+// with the node's address: "uplink", or a bridge that has it as a port.
 // NOLINTBEGIN(bugprone-suspicious-missing-comma): most are of several lines
 const std::vector<std::string> kHarmless = {
     // Docker
