@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/commit.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/version.h"
@@ -279,7 +280,9 @@ int RunHelp(const Arguments& arguments) {
 }
 
 int RunVersion(const Arguments& /*arguments*/) {
+  // The lines that Nomad's fingerprint reads stay as they are.
   cni::PrintVersionBanner(cni::TypeOf("nomad-bridge"), STDOUT_FILENO);
+  Print(Format("commit {}\n", BuildCommit()));
   return kYes;
 }
 

@@ -1,5 +1,6 @@
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <tuple>
 #include <utility>
 
@@ -13,11 +14,13 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/commit.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/policy_flows.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/version.h"
+#include "plugin/config/node_config.h"
 #include "plugin/state/events.h"
 
 namespace nomad_bridge::cli {
@@ -144,7 +147,8 @@ std::string FaultMetric(state::Host& host, const Inventory& inventory) {
 
 std::string BuildMetric() {
   Metric metric("build_info", "gauge", "1, of the release that wrote this.");
-  metric.Add({{"version", std::string(cni::ProgramVersion())}}, 1);
+  metric.Add(
+      {{"version", std::string(cni::ProgramVersion())}, {"commit", std::string(BuildCommit())}}, 1);
   return metric.Text();
 }
 
@@ -220,7 +224,41 @@ void Publish(const std::string& path, const std::string& text) {
   }
 }
 
+// Returns the directory of node_exporter's textfiles: that of the node's config, else the first of
+// the usual ones that exists. Empty if there is none.
+std::string TextfileDirectory() {
+  try {
+    if (std::string named = config::ReadNodeConfig().metrics_directory; !named.empty()) {
+      return named;
+    }
+  } catch (const Error& error) {
+    LogLine("{}, ignoring", error.what());
+  }
+  // Of Debian's package, of node_exporter's README, and of Prometheus' Ansible collection.
+  for (const char* const usual : {"/var/lib/prometheus/node-exporter",
+                                  "/var/lib/node_exporter/textfile_collector",
+                                  "/var/lib/node_exporter"}) {
+    if (std::error_code none; std::filesystem::is_directory(usual, none)) {
+      return usual;
+    }
+  }
+  return "";
+}
+
+// Returns the file to write; empty for stdout, or if -textfile has no directory.
+std::string FileOf(const Arguments& arguments) {
+  if (const std::string* const output = arguments.Find("output")) {
+    return *output;
+  }
+  const std::string directory = arguments.Has("textfile") ? TextfileDirectory() : "";
+  return directory.empty() ? "" : Cat(directory, "/nomad-bridge.prom");
+}
+
 int RunMetrics(const Arguments& arguments) {
+  const std::string file = FileOf(arguments);
+  if (file.empty() && arguments.Has("textfile")) {
+    return kYes;
+  }
   state::Host host = state::Host::OpenToLook();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(host, inventory);
@@ -241,16 +279,20 @@ int RunMetrics(const Arguments& arguments) {
                   "area",
                   state::Repairs()),
       BuildMetric());
-  if (arguments.Has("output")) {
-    Publish(arguments.flags.at("output"), text);
-  } else {
+  if (file.empty()) {
     Print(text);
+  } else {
+    Publish(file, text);
+  }
+  if (arguments.Has("textfile")) {
+    Print(Cat(file, '\n'));
   }
   return kYes;
 }
 
 constexpr std::array kMetricsFlags = {
-    Flag{"output", "FILE", "writes FILE for node_exporter, by rename, with mode 0644"}};
+    Flag{"output", "FILE", "writes FILE for node_exporter, by rename, with mode 0644"},
+    Flag{"textfile", nullptr, "the same, into node_exporter's directory; prints the path"}};
 
 }  // namespace
 
@@ -260,8 +302,9 @@ const Command kMetrics = {
     .text =
         R"(Prints Prometheus' text format. Each allocation has its traffic, in its own
 direction, for as long as it has its interface. The label job of
-JOB/periodic-... and JOB/dispatch-... is JOB. FILE for the textfile collector of
-node_exporter on Debian: /var/lib/prometheus/node-exporter/NAME.prom.
+JOB/periodic-... and JOB/dispatch-... is JOB. -textfile writes nomad-bridge.prom
+into "metricsDirectory" of /etc/nomad-bridge/config.json, else into the first of
+the usual directories that exists; if there is none, it does nothing.
 )",
     .flags = kMetricsFlags,
     .run = RunMetrics};

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view kIgnore = "ignore";
 constexpr std::string_view kNonMasqueradeCidrs = "nonMasqueradeCIDRs";
+constexpr std::string_view kMetricsDirectory = "metricsDirectory";
 constexpr std::string_view kPolicy = "policy";
 constexpr std::string_view kRequired = "required";
 
@@ -22,7 +23,8 @@ constexpr std::string_view kRequired = "required";
 // error. Reports any other unknown key as a problem.
 void NameUnknownKeys(const policy::Node& root, NodeConfig& node) {
   for (const policy::Node& key : root.Keys()) {
-    const std::vector<std::string_view> known = {kIgnore, kNonMasqueradeCidrs, kPolicy};
+    const std::vector<std::string_view> known = {
+        kIgnore, kNonMasqueradeCidrs, kMetricsDirectory, kPolicy};
     if (root.Find(key.text) != &root.elements[static_cast<std::size_t>(&key - root.keys.data())]) {
       throw key.Refused(Format("'{}' stands twice", Excerpt(key.text)));
     }
@@ -56,12 +58,26 @@ void ReadNonMasqueraded(const policy::Node& root, NodeConfig& node) try {
   node.problems.emplace_back(error.what());
 }
 
+void ReadMetricsDirectory(const policy::Node& root, NodeConfig& node) try {
+  constexpr std::string_view kAllowed = "an absolute path, as '/var/lib/node_exporter'";
+  if (const policy::Node* const directory = root.Find(kMetricsDirectory)) {
+    node.metrics_directory = directory->String(kAllowed);
+    if (!node.metrics_directory.starts_with('/')) {
+      node.metrics_directory.clear();
+      throw directory->Wrong(kAllowed);
+    }
+  }
+} catch (const Error& error) {
+  node.problems.emplace_back(error.what());
+}
+
 NodeConfig Read(const policy::SourceText& source) {
   NodeConfig node;
   const policy::Node root = policy::ParseDocument(source);
   NameUnknownKeys(root, node);
   ReadIgnored(root, node);
   ReadNonMasqueraded(root, node);
+  ReadMetricsDirectory(root, node);
   if (const policy::Node* const policy = root.Find(kPolicy)) {
     policy->RequireKeys({kRequired});
     const policy::Node* const required = policy->Find(kRequired);

@@ -36,6 +36,7 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
                 AllOf(Contains("nomad-bridge"),
                       Contains("share/doc/nomad-bridge/copyright"),
                       Contains("share/doc/nomad-bridge/built-using"),
+                      Contains("share/doc/nomad-bridge/commit"),
                       Contains("share/nomad-bridge/etc/systemd/system/nomad-bridge.service"),
                       Contains("share/doc/nomad-bridge/CHANGELOG.md"),
                       Contains("share/doc/nomad-bridge/SECURITY.md"),

@@ -19,6 +19,7 @@ struct Manager : Named {
   std::string remove;
   std::string purge;
   std::string version;
+  std::string about;
   std::string forced;  // the command that the refusal of a removal names
 };
 
@@ -30,6 +31,7 @@ Manager Dpkg(const std::string& name, const std::string& root) {
           "dpkg --remove",
           "dpkg --purge",
           "dpkg-query --show --showformat=${db:Status-Status}:${Version}",
+          "dpkg --status",
           "dpkg --remove"};
 }
 
@@ -41,6 +43,7 @@ Manager Rpm(const std::string& name, const std::string& install, const std::stri
           remove,
           remove,
           "rpm --query --queryformat=installed:%{VERSION}",
+          "rpm --query --info",
           "rpm --erase"};
 }
 
@@ -140,6 +143,11 @@ TEST_P(Package, InstallsItsProgramAndFiles) {
                                  "/usr/share/bash-completion/completions/nomad-bridge"}) {
     EXPECT_TRUE(fs::exists(root.Path(file))) << file;
   }
+  std::string commit = FindFile(root.Path("/usr/share/doc/nomad-bridge/commit")).value();
+  EXPECT_THAT(root.Run({"nomad-bridge", "version"}), Out(EndsWith(Cat("\ncommit ", commit))));
+  commit.pop_back();
+  EXPECT_THAT(root.Run(About(GetParam().about, "nomad-bridge")),
+              Out(HasSubstr(Cat("Built from commit ", commit, '.'))));
   const std::string page =
       Must({.argv = {"zcat", root.Path("/usr/share/man/man8/nomad-bridge.8.gz")}});
   EXPECT_THAT(page, AllOf(HasSubstr(".SS install\n"), HasSubstr(".SS reconcile\n")));

@@ -112,11 +112,18 @@ TEST_F(Events, FailNoCommandIfTheyCannotBeCounted) {
   EXPECT_EQ(RefusedFor(7), 0U);
 }
 
-TEST_F(Events, ComeWithTheReleaseNumber) {
-  const std::string banner = RunLine("version").out;
-  const std::string version =
-      banner.substr(banner.find(" v") + 2, banner.find('\n') - banner.find(" v") - 2);
-  EXPECT_EQ(Samples().at(Cat("nomad_bridge_build_info{version=\"", version, "\"}")), 1U);
+TEST_F(Events, ComeWithTheReleaseNumberAndTheCommit) {
+  const std::string printed = RunLine("version").out;
+  const auto behind = [&](const std::string& word) {
+    const std::size_t begin = printed.find(word) + word.size();
+    return printed.substr(begin, printed.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(Samples().at(Cat("nomad_bridge_build_info{version=\"",
+                             behind("plugin v"),
+                             "\",commit=\"",
+                             behind("\ncommit "),
+                             "\"}")),
+            1U);
 }
 
 }  // namespace

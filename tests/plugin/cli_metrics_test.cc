@@ -85,6 +85,32 @@ TEST_F(Metrics, AreWrittenByRenameAndReadableByAll) {
   EXPECT_EQ(RunLine("metrics -output").exit_code, 2);
 }
 
+// Where Debian's node_exporter looks, where others do, and where the operator says.
+TEST_F(Metrics, FindTheDirectoryOfTextfiles) {
+  const Mounted lib({"-t", "tmpfs", "tmpfs"}, "/var/lib");
+  EXPECT_EQ(Output("metrics -textfile"), "") << "there is none";
+  for (const char* const usual : {"/var/lib/node_exporter",
+                                  "/var/lib/node_exporter/textfile_collector",
+                                  "/var/lib/prometheus/node-exporter"}) {
+    fs::create_directories(usual);
+    const std::string file = Cat(usual, "/nomad-bridge.prom");
+    EXPECT_EQ(Output("metrics -textfile"), Cat(file, '\n'));
+    EXPECT_THAT(FindFile(file).value_or(""), HasSubstr("nomad_bridge_build_info{"));
+    EXPECT_EQ(fs::status(file).permissions(), fs::perms(0644));
+  }
+
+  const NodeConfig node(R"({"metricsDirectory": "/run/textfiles"})");
+  EXPECT_THAT(RunLine("metrics -textfile"), Exits(1, Err(HasSubstr("/run/textfiles"))));
+  fs::create_directories("/run/textfiles");
+  EXPECT_EQ(Output("metrics -textfile"), "/run/textfiles/nomad-bridge.prom\n");
+  EXPECT_THAT(Entries("/run/textfiles"), ElementsAre("nomad-bridge.prom"));
+}
+
+TEST_F(Metrics, HaveNoRelativeDirectory) {
+  const NodeConfig node(R"({"metricsDirectory": "textfiles"})");
+  EXPECT_THAT(RunLine("doctor config"), Exits(0, Out(HasSubstr("an absolute path"))));
+}
+
 TEST_F(Metrics, SayWhatIsMissingWithoutRoot) {
   AttachBilling();
   const Command command = LineWithoutRoot({"metrics"});

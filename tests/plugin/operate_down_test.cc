@@ -164,6 +164,9 @@ TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
 
 // docs/moving.md, "Removing it", to the letter.
 TEST_F(Down, WorksInTheDocumentedRemoval) {
+  const Mounted lib({"-t", "tmpfs", "tmpfs"}, "/var/lib");
+  fs::create_directories("/var/lib/node_exporter");
+  std::ofstream("/var/lib/node_exporter/nomad-bridge.prom");
   const std::string plugins = "/run/opt/cni/bin";
   ASSERT_THAT(RunLine(Cat("install ", plugins)), Exits(0));
   Attach(Web());
@@ -177,6 +180,7 @@ TEST_F(Down, WorksInTheDocumentedRemoval) {
   EXPECT_THAT(host().Run({"sh", "-euc", Cat("PATH=", plugins, ":$PATH\n", commands)}), Exits(0));
 
   EXPECT_THAT(Entries(plugins), IsEmpty());
+  EXPECT_THAT(Entries("/var/lib/node_exporter"), IsEmpty());
   EXPECT_FALSE(fs::exists("/run/nomad-bridge"));
   EXPECT_FALSE(fs::exists("/var/run/cni/nomad"));
   const std::string left = host().Must(Words("nft list ruleset"));
