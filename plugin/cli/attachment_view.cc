@@ -68,9 +68,7 @@ std::string ShowBytes(std::uint64_t bytes) {
 
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
-  const std::vector<Cidr>* const addresses = attachment.Addresses();
-  const std::vector<portmap::DnatEntry>* const ports = attachment.Ports();
-  const std::string* const netns = attachment.NetnsPath();
+  const bool is_known = attachment.IsKnown();
   const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
   return {{"allocation", attachment.Allocation()},
           {"namespace", OrNull(attachment.Label(cni::kNamespace))},
@@ -82,9 +80,12 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
           {"state", Text(attachment.state)},
           {"created", record && record->created != 0 ? Json(record->created) : Json()},
           {"problem", OrNull(attachment.problem)},
-          {"addresses", addresses != nullptr ? ArrayOf(*addresses, &Cidr::Text) : Json()},
-          {"ports", ports != nullptr ? ArrayOf(*ports, PortJson) : Json()},
-          {"netns", netns != nullptr ? Json(*netns) : Json()},
+          {"addresses", is_known ? ArrayOf(attachment.Addresses(), &Cidr::Text) : Json()},
+          {"ports", is_known ? ArrayOf(attachment.Ports(), PortJson) : Json()},
+          {"netns",
+           record                 ? Json(record->netns_path)
+           : attachment.reference ? Json(attachment.reference->netns_path)
+                                  : Json()},
           {"hostVeth", OrNull(attachment.host_veth)},
           {"bridge", OrNull(BridgeOf(attachment, inventory))},
           {"received", counters ? TrafficJson(counters->sent) : Json()},

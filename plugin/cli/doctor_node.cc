@@ -230,6 +230,27 @@ bool StandsInForReference(Examination& node) {
   return !bridge.empty() && bridge == FilesOf(node, kOwnName);
 }
 
+// Reports networks that no ADD would serve.
+void CheckNetworksOf(Examination& node, const ConfigFile& file) {
+  const Fix fix = Fix::Advice(
+      Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));
+  if (!file.error.empty()) {
+    node.Fail(file.error, fix);
+  }
+  FindingList missing;
+  for (const cni::PluginConfig& plugin : file.plugins) {
+    try {
+      const std::optional<config::Config> config = FindConfig(plugin);
+      if (auto found = config ? FindMissingBridge(node.host, plugin, *config) : std::nullopt) {
+        missing.push_back(*std::move(found));
+      }
+    } catch (const std::exception& error) {
+      node.Fail(Format("{}: {}", file.path, error.what()), fix);
+    }
+  }
+  node.AddUnreported(std::move(missing));
+}
+
 void CheckConflists(Examination& node) {
   // Where allocations run, their runtime has found a network.
   if (node.running.empty() && !StandsInForReference(node)) {
@@ -241,25 +262,9 @@ void CheckConflists(Examination& node) {
       node.Warn(warning->text, warning->fix);
     }
   }
-  FindingList missing;
   for (const ConfigFile& file : node.Configs()) {
-    const Fix fix = Fix::Advice(
-        Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));
-    if (!file.error.empty()) {
-      node.Fail(file.error, fix);
-    }
-    for (const cni::PluginConfig& plugin : file.plugins) {
-      try {
-        const std::optional<config::Config> config = FindConfig(plugin);
-        if (auto found = config ? FindMissingBridge(node.host, plugin, *config) : std::nullopt) {
-          missing.push_back(*std::move(found));
-        }
-      } catch (const std::exception& error) {
-        node.Fail(Format("{}: {}", file.path, error.what()), fix);
-      }
-    }
+    CheckNetworksOf(node, file);
   }
-  node.AddUnreported(std::move(missing));
 }
 
 void CheckDnsStub(Examination& node) {

@@ -103,9 +103,8 @@ std::optional<Ip> AddressOf(const Inventory& inventory, const std::string& name)
     return std::nullopt;
   }
   for (const Attachment* const each : FindOne(inventory, name)) {
-    const std::vector<Cidr>* const addresses = each->Addresses();
-    if (addresses != nullptr && !addresses->empty()) {
-      return addresses->front().address;
+    if (!each->Addresses().empty()) {
+      return each->Addresses().front().address;
     }
   }
   throw CannotTell(Format("'{}' has no known address", name));

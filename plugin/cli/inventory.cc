@@ -226,16 +226,14 @@ const std::string& Attachment::Allocation() const {
   return allocation.empty() ? id.container_id : allocation;
 }
 
-const std::vector<Cidr>* Attachment::Addresses() const {
-  return record ? &record->ipam.addresses : reference ? &reference->addresses : nullptr;
+const std::vector<Cidr>& Attachment::Addresses() const {
+  static const std::vector<Cidr> kNone;
+  return record ? record->ipam.addresses : reference ? reference->addresses : kNone;
 }
 
-const std::vector<portmap::DnatEntry>* Attachment::Ports() const {
-  return record ? &record->rules.ports : reference ? &reference->ports : nullptr;
-}
-
-const std::string* Attachment::NetnsPath() const {
-  return record ? &record->netns_path : reference ? &reference->netns_path : nullptr;
+const std::vector<portmap::DnatEntry>& Attachment::Ports() const {
+  static const std::vector<portmap::DnatEntry> kNone;
+  return record ? record->rules.ports : reference ? reference->ports : kNone;
 }
 
 std::string Attachment::Named() const {
@@ -319,12 +317,12 @@ void AddReferenceMade(state::Host& host, Inventory& inventory) {
         inventory.is_complete && takeover::ForeignVeths(inventory.links).empty();
     return;
   }
-  for (takeover::RunningAttachment& running : takeover::FindRunning(host, inventory.links)) {
+  for (const takeover::RunningAttachment& running : takeover::FindRunning(host, inventory.links)) {
     inventory.attachments.push_back({.id = running.id,
                                      .state = State::kReference,
                                      .host_veth = running.host_veth.name,
                                      .link = running.host_veth,
-                                     .reference = std::move(running)});
+                                     .reference = running});
   }
   std::ranges::sort(inventory.attachments, {}, Order);
 }

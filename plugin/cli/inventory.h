@@ -79,10 +79,11 @@ struct Attachment {
   std::optional<rtnl::Link> link;                        // the host veth
   std::optional<takeover::RunningAttachment> reference;  // the reference plugins made it
 
-  // Return what the record or the kernel shows; nullptr if it is not known.
-  [[nodiscard]] const std::vector<Cidr>* Addresses() const;
-  [[nodiscard]] const std::vector<portmap::DnatEntry>* Ports() const;
-  [[nodiscard]] const std::string* NetnsPath() const;
+  // Returns whether its addresses, ports and namespace are known: from the record or the kernel.
+  [[nodiscard]] bool IsKnown() const { return record || reference; }
+  // Return nothing if they are not known.
+  [[nodiscard]] const std::vector<Cidr>& Addresses() const;
+  [[nodiscard]] const std::vector<portmap::DnatEntry>& Ports() const;
   [[nodiscard]] bool IsRecordLost() const {
     return state == State::kUnrecorded || state == State::kUnreadable;
   }

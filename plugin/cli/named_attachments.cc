@@ -176,17 +176,13 @@ Filters ParseFilters(std::string_view word) {
 }
 
 std::vector<std::string> ValuesOf(const Attachment& attachment, std::string_view key) {
-  static const std::vector<portmap::DnatEntry> kNoPorts;
-  static const std::vector<Cidr> kNoAddresses;
-  const std::vector<portmap::DnatEntry>* const ports = attachment.Ports();
-  const std::vector<Cidr>* const addresses = attachment.Addresses();
   std::vector<std::string> values;
   if (key == "port") {
-    for (const portmap::DnatEntry& port : ports != nullptr ? *ports : kNoPorts) {
+    for (const portmap::DnatEntry& port : attachment.Ports()) {
       values.push_back(std::to_string(port.host_port));
     }
   } else if (key == "addr") {
-    for (const Cidr& address : addresses != nullptr ? *addresses : kNoAddresses) {
+    for (const Cidr& address : attachment.Addresses()) {
       values.push_back(address.address.Text());
     }
   } else if (key == cni::kAllocation) {

@@ -125,6 +125,17 @@ std::vector<ReferenceRule> FindReferenceRules(RuleDumps& dumps, const Search& se
   return found;
 }
 
+// Returns the rules of the attachment's own chain to which `found` jumps; without one, `found`
+// itself.
+std::vector<nft::KernelRule> TranslatingRules(const ReferenceRule& found, RuleDumps& dumps) {
+  if (!found.own_chain.empty()) {
+    return dumps.Of(found.table, found.own_chain);
+  }
+  std::vector<nft::KernelRule> rules = dumps.Of(found.table, found.chain);
+  std::erase_if(rules, [&](const nft::KernelRule& each) { return each.handle != found.handle; });
+  return rules;
+}
+
 // Removes `rules` and the attachment's own chains in one atomic batch.
 void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>& rules) {
   // The kernel never reuses a handle, so rules that others add in between stay.
@@ -247,14 +258,11 @@ std::vector<portmap::DnatEntry> PublishedPorts(const AttachmentId& id, RuleDumps
   std::vector<portmap::DnatEntry> ports;
   for (const ReferenceRule& found :
        FindReferenceRules(dumps, {.id = id, .addresses = {}, .parts = {cni::Part::kPorts}})) {
-    const bool has_own_chain = !found.own_chain.empty();
     const Family family =
         found.table.family == nft::TableFamily::kIp6 ? Family::kIpv6 : Family::kIpv4;
-    for (const nft::KernelRule& rule :
-         dumps.Of(found.table, has_own_chain ? found.own_chain : found.chain)) {
-      const auto port =
-          has_own_chain || rule.handle == found.handle ? ParseDnatRule(rule, family) : std::nullopt;
-      // There is a rule for each protocol that jumps to the chain.
+    for (const nft::KernelRule& rule : TranslatingRules(found, dumps)) {
+      const std::optional<portmap::DnatEntry> port = ParseDnatRule(rule, family);
+      // Several rules jump to one chain: one for each protocol.
       if (port && !Contains(ports, *port)) {
         ports.push_back(*port);
       }

@@ -1,7 +1,7 @@
 #include "plugin/takeover/running.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -44,6 +44,26 @@ std::optional<RunningAttachment> FindAttachment(rtnl::Socket& net,
   return found.addresses.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
+// Adds the attachments in `netns` that are behind one of `veths`.
+void AddIn(const netlink::Netns& netns,
+           const std::string& path,
+           const state::Host& host,
+           const std::vector<rtnl::Link>& veths,
+           std::vector<RunningAttachment>& running) {
+  rtnl::Socket inside = rtnl::Socket::In(netns);
+  const std::optional<int> host_id = inside.FindNetnsId(host.netns);
+  for (const rtnl::Link& link : inside.Links()) {
+    const auto veth = std::ranges::find(veths, link.peer, &rtnl::Link::index);
+    if (!host_id || link.peer_netns != host_id || veth == veths.end()) {
+      continue;
+    }
+    if (std::optional<RunningAttachment> found = FindAttachment(inside, link, *veth)) {
+      found->netns_path = path;
+      running.push_back(*std::move(found));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<rtnl::Link> ForeignVeths(const std::vector<rtnl::Link>& links) {
@@ -61,26 +81,18 @@ std::vector<RunningAttachment> FindRunning(state::Host& host,
   if (veths.empty()) {
     return running;
   }
-  RuleDumps dumps(host.nft);
   netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& path) {
-    if (netns.id() == host.netns.id()) {
-      return;
-    }
-    rtnl::Socket inside = rtnl::Socket::In(netns);
-    const std::optional<int> host_id = inside.FindNetnsId(host.netns);
-    for (const rtnl::Link& link : inside.Links()) {
-      const auto veth = host_id && link.peer_netns == host_id
-                            ? std::ranges::find(veths, link.peer, &rtnl::Link::index)
-                            : veths.end();
-      auto found = veth != veths.end() ? FindAttachment(inside, link, *veth) : std::nullopt;
-      if (found && !host.records.Has(found->id)) {
-        found->netns_path = path;
-        found->ports = host.nft.is_open() ? PublishedPorts(found->id, dumps)
-                                          : std::vector<portmap::DnatEntry>();
-        running.push_back(*std::move(found));
-      }
+    if (netns.id() != host.netns.id()) {
+      AddIn(netns, path, host, veths, running);
     }
   });
+  std::erase_if(running, [&](const RunningAttachment& each) { return host.records.Has(each.id); });
+  if (host.nft.is_open()) {
+    RuleDumps dumps(host.nft);
+    for (RunningAttachment& each : running) {
+      each.ports = PublishedPorts(each.id, dumps);
+    }
+  }
   return running;
 }
 
