@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "ipam/store.h"
 #include "netlink/core/netns.h"
@@ -82,8 +83,13 @@ std::vector<RunningAttachment> FindRunning(state::Host& host,
     return running;
   }
   netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& path) {
-    if (netns.id() != host.netns.id()) {
+    if (netns.id() == host.netns.id()) {
+      return;
+    }
+    try {
       AddIn(netns, path, host, veths, running);
+    } catch (const Error&) {
+      // We may not enter it, without CAP_SYS_ADMIN. Our own attachments are shown all the same.
     }
   });
   std::erase_if(running, [&](const RunningAttachment& each) { return host.records.Has(each.id); });

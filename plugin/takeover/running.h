@@ -2,7 +2,8 @@
 //
 // Found    by the kernel: a veth of another plugin leads to a namespace, an interface there has an
 //          address, and the address has a lease of that interface in a usual directory. The ports
-//          come from the rules of iptables-nft or nftables; iptables-legacy's are not read.
+//          come from the rules of iptables-nft or nftables; iptables-legacy's are not read. Leaves
+//          out what is in a namespace that we may not enter.
 // Costs    nothing but the list of links if there is no such veth; else a look into each namespace.
 // Errors   kKernel
 #pragma once
