@@ -62,8 +62,11 @@ class RunningFirewall {
   }
 
   void StartUfw(const Node& host) {
-    host.Must({"cp", "-a", "/etc/ufw", "/run/ufw"});
-    Mount({"--bind", "/run/ufw"}, "/etc/ufw");
+    // `ufw default` replaces a file in /etc/default.
+    for (const char* const name : {"ufw", "default"}) {
+      host.Must({"cp", "-a", Cat("/etc/", name), Cat("/run/", name)});
+      Mount({"--bind", Cat("/run/", name)}, Cat("/etc/", name));
+    }
     host.Must({"ufw", "--force", "enable"});
   }
 
