@@ -12,6 +12,7 @@
 #include "plugin/cli/inventory.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
+#include "plugin/policy/glob.h"
 #include "plugin/policy/policy.h"
 
 namespace nomad_bridge::cli {
@@ -30,13 +31,13 @@ std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
 // Returns `selector`, with the labels of `workload` in place of those that do not select it.
 std::string NearTo(const cni::Workload& workload, policy::Selector selector) {
   if (!policy::Selects({.nomad_namespace = selector.nomad_namespace}, workload)) {
-    selector.nomad_namespace = workload.nomad_namespace;
+    selector.nomad_namespace = policy::Literally(workload.nomad_namespace);
   }
   if (!policy::Selects({.nomad_namespace = "*", .job = selector.job}, workload)) {
-    selector.job = cni::ParentJob(workload.job);
+    selector.job = policy::Literally(cni::ParentJob(workload.job));
   }
   if (!policy::Selects({.nomad_namespace = "*", .group = selector.group}, workload)) {
-    selector.group = workload.group;
+    selector.group = policy::Literally(workload.group);
   }
   return policy::Text(selector);
 }

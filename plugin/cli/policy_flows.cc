@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/cli/attachment_view.h"
+#include "plugin/policy/glob.h"
 #include "plugin/rules/policy_admission.h"
 
 namespace nomad_bridge::cli {
@@ -95,9 +96,9 @@ Json PeerJson(const policy::End& end) {
   if (!HasNamespace(end)) {
     return Cidr::Host(*end.address).Text();
   }
-  Json selector = {{"namespace", end.workload->nomad_namespace}};
+  Json selector = {{"namespace", policy::Literally(end.workload->nomad_namespace)}};
   if (!end.workload->job.empty()) {
-    selector["job"] = cni::ParentJob(end.workload->job);
+    selector["job"] = policy::Literally(cni::ParentJob(end.workload->job));
   }
   return selector;
 }

@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "plugin/policy/document.h"
+#include "plugin/policy/glob.h"
 #include "plugin/policy/policy.h"
 
 namespace nomad_bridge::policy {
@@ -45,9 +46,10 @@ Ports ParsePorts(const Node& node) {
 
 // Globs are compared with labels as they are printed.
 std::string ParseGlob(const Node& node) {
-  constexpr std::string_view kAllowed = "printable text, '*' for any characters, '?' for one";
+  constexpr std::string_view kAllowed =
+      R"(printable text, '*' for any characters, '?' for one; '\*' and '\?' for these two)";
   const std::string& glob = node.String(kAllowed);
-  return glob.empty() || Printable(glob) != glob ? throw node.Wrong(kAllowed) : glob;
+  return glob.empty() || !IsGlob(glob) ? throw node.Wrong(kAllowed) : glob;
 }
 
 Selector ParseSelector(const Node& node) {

@@ -1,41 +1,12 @@
 #include "plugin/policy/policy.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
+#include "plugin/policy/glob.h"
 
 namespace nomad_bridge::policy {
-namespace {
-
-// Backtracks to the last '*' only: backtracking to an earlier one could not match more.
-bool MatchesGlob(std::string_view glob, std::string_view text) {
-  std::size_t at = 0;
-  std::size_t star = glob.npos;
-  std::size_t resumed = 0;  // where in `text` the part after the last '*' was tried
-  for (std::size_t i = 0; i < text.size();) {
-    if (at < glob.size() && glob[at] == '*') {
-      star = at++;
-      resumed = i;
-    } else if (at < glob.size() && (glob[at] == '?' || glob[at] == text[i])) {
-      ++i;
-      while (glob[at] == '?' && i < text.size() && !BeginsCharacter(text[i])) {
-        ++i;
-      }
-      ++at;
-    } else if (star != glob.npos) {
-      at = star + 1;
-      i = ++resumed;
-    } else {
-      return false;
-    }
-  }
-  return glob.find_first_not_of('*', at) == glob.npos;
-}
-
-}  // namespace
-
 bool Selects(const Selector& selector, const cni::Workload& workload) {
   return !workload.nomad_namespace.empty() &&
          MatchesGlob(selector.nomad_namespace, workload.nomad_namespace) &&

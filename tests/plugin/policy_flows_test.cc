@@ -18,6 +18,13 @@ class PolicyFlows : public PolicyWorld {
         .has_value();
   }
 
+  // An allocation of namespace dev whose job has any name.
+  Node& StartNamed(const std::string& container, const std::string& job) {
+    Node& node = AddContainer(container);
+    results_[container] = Attach(DualStack(), As(container, node, LabelsOf("dev", job)));
+    return node;
+  }
+
   static json Audited(json policy) {
     policy["mode"] = "audit";
     return policy;
@@ -64,6 +71,27 @@ TEST_F(PolicyFlows, NameTheEntryThatWouldAllowThemUnderAudit) {
   Apply({enforced});
   EXPECT_TRUE(Connects(scraper, api));
   EXPECT_TRUE(Flows()["flows"][0]["allowedNow"]);
+}
+
+// A job may have any name. An entry for one job must not open the policy to all others.
+TEST_F(PolicyFlows, SuggestedNamesMatchOnlyThemselves) {
+  const Node& api = Start("prod", "api");
+  const Node& star = StartNamed("star", "*");
+  const Node& other = StartNamed("other", "a?b");
+  const Node& third = Start("dev", "third");
+  Apply({kNamespaces});
+  ASSERT_FALSE(Connects(star, api));
+  ASSERT_FALSE(Connects(other, api));
+  json enforced = kNamespaces;
+  const json document = Flows();
+  for (const json& flow : document["flows"]) {
+    enforced["allow"].push_back(flow["entry"]);
+  }
+  EXPECT_THAT(Output("policy status -flows"), HasSubstr(R"("job":"\\*")"));
+  Apply({enforced});
+  EXPECT_TRUE(Connects(star, api));
+  EXPECT_TRUE(Connects(other, api));
+  EXPECT_FALSE(Connects(third, api));
 }
 
 TEST_F(PolicyFlows, ShowRefusalsByFamilyAndProtocol) {

@@ -1,6 +1,7 @@
 // The compiled verdict against one that is read off the policies themselves.
 #include <random>
 
+#include "plugin/policy/glob.h"
 #include "plugin/policy/judge.h"
 #include "plugin/policy/policy.h"
 #include "tests/support/test.h"
@@ -331,6 +332,37 @@ TEST(Selector, MatchesGlobsAndParentJobs) {
     EXPECT_FALSE(Selects(selector, etl)) << Text(selector);
   }
   EXPECT_FALSE(policy::Selects({"*", "", ""}, {.nomad_namespace = "", .job = "etl", .group = ""}));
+}
+
+TEST(Glob, ABackslashMakesTheNextCharacterLiteral) {
+  for (const auto& [glob, text] : {std::pair(R"(\*)", "*"),
+                                   std::pair(R"(a\?b)", "a?b"),
+                                   std::pair(R"(*\**)", "x*y"),
+                                   std::pair(R"(?\?)", "ü?")}) {
+    EXPECT_TRUE(policy::MatchesGlob(glob, text)) << glob << ' ' << text;
+    EXPECT_TRUE(policy::IsGlob(glob)) << glob;
+  }
+  for (const auto& [glob, text] : {std::pair(R"(\*)", "a"),
+                                   std::pair(R"(\*)", ""),
+                                   std::pair(R"(\*)", R"(\*)"),
+                                   std::pair(R"(a\?b)", "axb"),
+                                   std::pair(R"(*\*)", "xy")}) {
+    EXPECT_FALSE(policy::MatchesGlob(glob, text)) << glob << ' ' << text;
+  }
+  for (const char* const text : {R"(\)", R"(a\)", R"(\a)", R"(\\*)", "a\nb"}) {
+    EXPECT_FALSE(policy::IsGlob(text)) << text;
+  }
+}
+
+TEST(Glob, MadeLiterallyMatchesOnlyItsText) {
+  const std::vector<std::string> texts = {"*", "a?b", "a'", "'*", "**", "axb", "plain", "größe?"};
+  for (const std::string& each : texts) {
+    for (const std::string& other : texts) {
+      EXPECT_EQ(policy::MatchesGlob(policy::Literally(each), other), each == other)
+          << each << ' ' << other;
+    }
+    EXPECT_TRUE(policy::IsGlob(policy::Literally(each)));
+  }
 }
 
 }  // namespace
