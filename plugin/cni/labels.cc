@@ -39,6 +39,29 @@ std::string_view ValueOf(const Labels& labels, std::string_view key) {
   return {};
 }
 
+constexpr std::array<std::pair<char, std::string_view>, 2> kCodes = {{{' ', "%20"}, {'%', "%25"}}};
+
+std::string Encoded(std::string_view value) {
+  std::string text;
+  for (const char byte : value) {
+    const auto* const code =
+        std::ranges::find(kCodes, byte, &std::pair<char, std::string_view>::first);
+    text += code != kCodes.end() ? code->second : std::string_view(&byte, 1);
+  }
+  return text;
+}
+
+std::string Decoded(std::string_view text) {
+  std::string value;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto* const code =
+        std::ranges::find(kCodes, text.substr(at, 3), &std::pair<char, std::string_view>::second);
+    value += code != kCodes.end() ? code->first : text[at];
+    at += code != kCodes.end() ? code->second.size() : 1;
+  }
+  return value;
+}
+
 }  // namespace
 
 // Goes from the back and keeps the first label of each key. Uses a set, because CNI_ARGS may hold
@@ -56,11 +79,14 @@ Labels LastOfEach(Labels labels) {
 }
 
 std::string Describe(const Labels& labels) {
+  return DescribeShort(Shorten(labels));
+}
+
+std::string DescribeShort(const ShortLabels& labels) {
   std::string text;
   for (const WellKnown& known : kWellKnown) {
-    // Leaves out an empty value, because a comment has little room.
-    if (const std::string_view value = ValueOf(labels, known.key); !value.empty()) {
-      text += Cat(text.empty() ? "" : " ", known.name, '=', Printable(value));
+    if (const auto found = labels.find(known.name); found != labels.end()) {
+      text += Cat(text.empty() ? "" : " ", known.name, '=', found->second);
     }
   }
   return text;
@@ -69,6 +95,7 @@ std::string Describe(const Labels& labels) {
 ShortLabels Shorten(const Labels& labels) {
   ShortLabels all;
   for (const WellKnown& known : kWellKnown) {
+    // Leaves out an empty value, because a comment has little room.
     if (const std::string_view value = ValueOf(labels, known.key); !value.empty()) {
       all.emplace(known.name, Printable(value));
     }
@@ -76,17 +103,22 @@ ShortLabels Shorten(const Labels& labels) {
   return all;
 }
 
-// A value may contain spaces: it ends where the next name begins.
+std::string DescribeInWords(const Labels& labels) {
+  ShortLabels all = Shorten(labels);
+  for (auto& each : all) {
+    each.second = Encoded(each.second);
+  }
+  return DescribeShort(all);
+}
+
+// The first word with a name counts.
 ShortLabels ParseDescribed(std::string_view text) {
   ShortLabels all;
-  const std::string padded = Cat(' ', text);
-  std::size_t end = padded.size();
-  for (auto known = kWellKnown.rbegin(); known != kWellKnown.rend(); ++known) {
-    const std::string name = Cat(' ', known->name, '=');
-    const std::size_t at = padded.substr(0, end).find(name);
-    if (at != std::string::npos) {
-      all.emplace(known->name, padded.substr(at + name.size(), end - at - name.size()));
-      end = at;
+  while (!text.empty()) {
+    std::string_view value = TakeUntil(' ', text);
+    const std::string_view name = TakeUntil('=', value);
+    if (std::ranges::find(kWellKnown, name, &WellKnown::name) != kWellKnown.end()) {
+      all.emplace(name, Decoded(value));
     }
   }
   return all;

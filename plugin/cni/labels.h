@@ -50,7 +50,12 @@ constexpr std::string_view kAllocation = "alloc";
 // The well-known labels that are present, printable, by their short names.
 using ShortLabels = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] ShortLabels Shorten(const Labels& labels);
-// Parses the text of Describe(). The last value may have been cut.
+// Returns what Describe() returns for the labels that these are short for.
+[[nodiscard]] std::string DescribeShort(const ShortLabels& labels);
+// Returns the same for link aliases and the comments of elements: a space in a value is "%20", and
+// '%' is "%25". So no value can look like another label.
+[[nodiscard]] std::string DescribeInWords(const Labels& labels);
+// Parses the text of DescribeInWords(). The last value may have been cut.
 [[nodiscard]] ShortLabels ParseDescribed(std::string_view text);
 
 // The workload of an allocation: the group of a job in one of Nomad's namespaces. A missing label

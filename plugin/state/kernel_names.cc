@@ -34,7 +34,7 @@ bool IsHostVethName(std::string_view name) {
 }
 
 std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels) {
-  const std::string text = cni::Describe(labels);
+  const std::string text = cni::DescribeInWords(labels);
   return Cut(Cat(Identity(id), text.empty() ? "" : " ", text), kMaxAliasBytes);
 }
 
@@ -66,7 +66,7 @@ std::string ElementComment(const AttachmentId& id, const cni::Labels& labels) {
   const auto removed = std::remove_if(others.begin(), others.end(), is_container);
   const bool is_allocation = removed != others.end();
   others.erase(removed, others.end());
-  const std::string text = cni::Describe(others);
+  const std::string text = cni::DescribeInWords(others);
   return Cut(Format("{}{}{}{}{} net={}",
                     HostVethName(id),
                     is_allocation ? " alloc=" : " id=",

@@ -89,8 +89,17 @@ TEST(DescribeLabels, IsReadBack) {
   const cni::ShortLabels expected = {
       {"job", "a job= of words"}, {"group", "x=y"}, {"alloc", "5f3c"}};
   EXPECT_EQ(cni::Shorten(labels), expected);
-  EXPECT_EQ(cni::ParseDescribed(cni::Describe(labels)), expected);
+  EXPECT_EQ(cni::ParseDescribed(cni::DescribeInWords(labels)), expected);
   EXPECT_EQ(cni::ParseDescribed(""), cni::ShortLabels());
+}
+
+// A job may have any name.
+TEST(DescribeLabels, InWordsCannotForgeALabel) {
+  const cni::Labels labels = {{"NOMAD_JOB_ID", "x ns=prod"},
+                              {"NOMAD_GROUP_NAME", "100% %20 ns=prod"}};
+  EXPECT_EQ(cni::DescribeInWords(labels), "job=x%20ns=prod group=100%25%20%2520%20ns=prod");
+  EXPECT_EQ(cni::ParseDescribed(cni::DescribeInWords(labels)), cni::Shorten(labels));
+  EXPECT_EQ(cni::ParseDescribed("job=cut%2"), (cni::ShortLabels{{"job", "cut%2"}}));
 }
 
 }  // namespace
