@@ -159,7 +159,9 @@ Finding FindingOf(const nft::Set* set, const nft::Element& element, Presence pre
 
 ChangeOutcome ChangeElements(nft::Socket& socket, const Change& change) {
   nft::Batch batch;
-  PlanMade(socket, change.make, batch);  // first: elements name these
+  for (const nft::Table& table : change.make) {
+    PlanMade(socket, table, batch);  // first: elements name these
+  }
   PlannedElements elements(socket, batch);
   if (std::optional<Conflict> conflict = PlanChange(elements, change)) {
     return {.conflict = std::move(conflict)};

@@ -44,9 +44,9 @@ struct Conflict {
 };
 
 struct Change {
-  // Sets and chains that elements of `add` need. Missing ones are created. A chain that exists has
-  // its rules already.
-  nft::Table make = {.id = {}};
+  // Sets, counters and chains that elements of `add` need. Missing ones are created. A chain that
+  // exists has its rules already.
+  std::vector<nft::Table> make = {};
   // Elements to add. An element of the same owner with other data or another comment is replaced.
   std::vector<nft::Element> add = {};
   // Elements to remove: shared ones, and those that still belong to the owner in the comment.

@@ -20,6 +20,7 @@ enum class Role {
   kNone,        // none has: the elements describe the tables
   kAny,         // the attachment has any rules: rules for all other elements need these, too
   kForwarding,  // the node forwards for the attachment
+  kJudged,      // policies are in force, whichever parts the attachment has
   kMasquerade,  // the attachment's packets leave the node with the node's address
   kPorts,       // the attachment's published ports
   kSource,      // the attachment may send only from its own addresses

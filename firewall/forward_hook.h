@@ -30,7 +30,9 @@ inline constexpr Names<Ingress, 3> kIngressNames = {{{Ingress::kOpen, "open"},
                                                      {Ingress::kIsolated, "isolated"}}};
 
 struct ForwardHook {
-  std::string admin_chain;   // empty: no static rules, and nothing is forwarded for the attachment
+  // The operator's own chain. Empty in a record: nothing is forwarded for the attachment. Empty in
+  // the static rules: they only accept the mark.
+  std::string admin_chain;
   int accept_mark_bit = 12;  // 0..31; the same for the whole node
   bool ipv6 = false;         // also in table ip6 filter
 

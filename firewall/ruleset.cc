@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -39,16 +40,34 @@ Present Read(nft::Socket& socket, const nft::TableId& id) {
   return present;
 }
 
+// Sets or chains by their names. A table may have thousands of them.
+template <typename Object>
+std::unordered_map<std::string_view, const Object*> ByName(const std::vector<Object>& all) {
+  std::unordered_map<std::string_view, const Object*> by_name;
+  for (const Object& each : all) {
+    by_name.emplace(each.name, &each);
+  }
+  return by_name;
+}
+template <typename Object>
+const Object* Find(const std::unordered_map<std::string_view, const Object*>& by_name,
+                   std::string_view name) {
+  const auto found = by_name.find(name);
+  return found != by_name.end() ? found->second : nullptr;
+}
+
 // A base chain can be replaced by another in one batch. A chain to jump to cannot: elements that
 // lead to it would have to go before.
 bool HasSameShape(const nft::Table& present, const nft::Table& table) {
+  const auto sets = ByName(present.sets);
+  const auto chains = ByName(present.chains);
   return std::ranges::all_of(table.sets,
                              [&](const nft::Set& wanted) {
-                               const nft::Set* const set = present.FindSet(wanted.name);
+                               const nft::Set* const set = Find(sets, wanted.name);
                                return set == nullptr || *set == wanted;
                              }) &&
          std::ranges::all_of(table.chains, [&](const nft::Chain& wanted) {
-           const nft::Chain* const chain = present.FindChain(wanted.name);
+           const nft::Chain* const chain = Find(chains, wanted.name);
            return chain == nullptr || chain->hook.has_value() == wanted.hook.has_value();
          });
 }
@@ -226,8 +245,9 @@ class Planner {
   }
 
   void PlanSets(const nft::Table& present, const nft::Table& table) {
+    const auto sets = ByName(present.sets);
     for (const nft::Set& set : table.sets) {
-      if (present.FindSet(set.name) == nullptr) {
+      if (Find(sets, set.name) == nullptr) {
         batch_.AddSet(table.id, set);
         Report(Cat("set ", set.name), table.id, "is missing");
       }
@@ -246,8 +266,9 @@ class Planner {
 
   void PlanChains(const Present& present, const nft::Table& table) {
     bool is_any_different = false;
+    const auto chains = ByName(present.table.chains);
     for (const nft::Chain& chain : table.chains) {
-      const nft::Chain* const found = present.table.FindChain(chain.name);
+      const nft::Chain* const found = Find(chains, chain.name);
       const bool is_there = found != nullptr && found->hook == chain.hook;
       if (!is_there) {
         // The kernel does not change the hook or the priority of a chain.
@@ -308,14 +329,24 @@ class Planner {
     }
   }
 
-  // Elements of attachments stay. A list of prefixes belongs to the policies, and is one value: an
-  // address that somebody has added to it would pass.
+  // Returns whether policies decide who is in the set.
+  [[nodiscard]] bool IsExact(const nft::Set& set) const {
+    return IsMadeForPolicies(set.name) || goal_.exact.sets.contains(set.name);
+  }
+
+  // Elements of attachments stay, except for those by which policies judged an attachment before. A
+  // list of prefixes belongs to the policies, and is one value: an address that somebody has added
+  // to it would pass.
   void PlanUnwanted(const nft::Table& table, const nft::Set& set, const nft::Element& present) {
-    if ((set.flags & nft::kInterval) != 0 && IsShared(present)) {
+    const bool is_in_list = (set.flags & nft::kInterval) != 0 && IsShared(present);
+    const bool is_former =
+        IsExact(set) && goal_.exact.owners.contains(std::string(present.owner()));
+    if (is_in_list || is_former) {
       batch_.DeleteElement(table.id, present);
-      findings_.push_back({.area = Area::kLeftOver,
-                           .text = Cat(Name(&set, present), " has no owner"),
-                           .severity = Finding::Severity::kWarning});
+      findings_.push_back(
+          {.area = Area::kLeftOver,
+           .text = Cat(Name(&set, present), is_in_list ? " has no owner" : " is left over"),
+           .severity = Finding::Severity::kWarning});
     } else if (present.verdict && table.FindChain(present.verdict->chain) == nullptr) {
       leads_to_other_chains_ = true;
     }
@@ -338,8 +369,10 @@ class Planner {
       Report(Format("{} {}", kind, name), table.id, "is left over", Area::kLeftOver);
     };
     std::vector<std::string> chains;
+    const auto wanted_chains = ByName(table.chains);
+    const auto wanted_sets = ByName(table.sets);
     for (const nft::Chain& chain : present.chains) {
-      if (table.FindChain(chain.name) == nullptr && !Stays(chain.name)) {
+      if (Find(wanted_chains, chain.name) == nullptr && !Stays(chain.name)) {
         chains.push_back(chain.name);
       }
     }
@@ -349,7 +382,7 @@ class Planner {
       batch_.FlushChain(table.id, chain);
     }
     for (const nft::Set& set : present.sets) {
-      if (!set.is_anonymous() && table.FindSet(set.name) == nullptr && !Stays(set.name)) {
+      if (!set.is_anonymous() && Find(wanted_sets, set.name) == nullptr && !Stays(set.name)) {
         batch_.DeleteSet(table.id, set.name);
         note("set", set.name);
       }

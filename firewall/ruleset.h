@@ -4,9 +4,10 @@
 //          was planned on. If others change any rule in between, it plans again. A second batch
 //          writes the hash of the rules into the tables (about.h), once the kernel shows them.
 // Adds     A repair adds what is missing, and corrects what differs. It removes chains and sets
-//          that the tables should not have, but no elements of attachments that nothing explains:
-//          the DEL of their owner, an ADD that takes over their address or port, and gc remove
-//          these.
+//          that the tables should not have, and elements by which policies judge an attachment
+//          that they judge otherwise now. It removes no other elements of attachments that nothing
+//          explains: the DEL of their owner, an ADD that takes over their address or port, and gc
+//          remove these.
 // Shared   The table, its chains, sets and rules, the static rules in the iptables tables and the
 //          operator's chain are created if absent, and stay when the last attachment goes. Once the
 //          operator's chain exists, we never change it.
@@ -17,6 +18,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/finding.h"
@@ -38,6 +41,12 @@ struct Goal {
   // owners. The kernel then gets the element of the owner that has the key in the kernel already,
   // or else the first of them.
   std::vector<nft::Element> elements = {};
+  // In these sets, and in those made for policies, the owners have no other elements: any other is
+  // removed. What others own there stays: an attachment without a record keeps its policies.
+  struct Exact {
+    std::set<std::string> sets;
+    std::set<std::string> owners;
+  } exact = {};
   std::vector<ForwardHook> forward_hooks = {};  // all with the same mark bit
 };
 

@@ -19,6 +19,7 @@ struct Wanted {
   nft::TableId table;
   std::set<std::string> admin_chains;
   int mark_bit = 0;
+  bool is_any = false;  // some hook is of this family
 };
 
 // jump CNI-FORWARD
@@ -100,12 +101,14 @@ std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
   for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
     Wanted each{.table = {family, "filter"}};
     for (const ForwardHook& hook : forward_hooks) {
-      if (!hook.admin_chain.empty() && (family == nft::TableFamily::kIp || hook.ipv6)) {
+      if (family == nft::TableFamily::kIp || hook.ipv6) {
         each.mark_bit = hook.accept_mark_bit;
         each.admin_chains.insert(hook.admin_chain);
+        each.is_any = true;
       }
     }
-    if (!each.admin_chains.empty()) {
+    each.admin_chains.erase("");
+    if (each.is_any) {
       wanted.push_back(std::move(each));
     }
   }

@@ -21,12 +21,12 @@ constexpr std::string_view kNoMasq = "nomasq";    // with a prefix: packets to i
 constexpr std::string_view kRandomPorts = "randomports";
 constexpr std::string_view kClosed = "closed";  // closed to the outside, except for published ports
 
-constexpr int kRaw = -300;        // nft's name for it is raw
-constexpr int kTranslated = -99;  // one step after the kernel has asked all chains of type nat
-constexpr int kLast = 300;        // conntrack's helpers: after all priorities that others use
+constexpr int kRaw = -300;      // nft's name for it is raw
+constexpr int kAfterNat = -99;  // one step after the kernel has asked all chains of type nat
+constexpr int kLast = 300;      // conntrack's helpers: after all priorities that others use
 
 constexpr DroppingChain kBetweenNetworks = {"between_networks", "ingressPolicy"};
-constexpr DroppingChain kForward = {"forward", "inbound"};
+constexpr DroppingChain kForward = {kForwardChain, "inbound"};
 constexpr const char* kFromAllocations = "from_allocations";
 constexpr const char* kLeaving = "leaving";
 
@@ -74,8 +74,8 @@ nft::Chain LocalhostGuard() {
 // translated before the bridge hands them on.
 nft::Chain Translated(int mark_bit) {
   nft::Chain chain = {
-      .name = "translated",
-      .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kTranslated}};
+      .name = kTranslated,
+      .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kAfterNat}};
   // ip daddr 127.0.0.0/8 iifname @bridges meta mark set 0x6e62616e
   // Answers to the node's 127.0.0.1: if this table is gone, a tc filter drops other packets to such
   // an address.
@@ -198,7 +198,7 @@ nft::Chain Forward(int mark_bit) {
 // uplinks), they must not save ours.
 nft::Chain Unmark(int mark_bit) {
   nft::Chain chain = {
-      .name = "unmark",
+      .name = kUnmark,
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kLast}};
   for (const Family family : kFamilies) {
     const std::string alloc = SetName(kAlloc, family);

@@ -44,6 +44,9 @@ constexpr std::string_view kMasqAll = "masqall";
 // were translated to that address.
 constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
 constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it, too
+constexpr const char* kForwardChain = "forward";     // policies have rules in these
+constexpr const char* kUnmark = "unmark";
+constexpr const char* kTranslated = "translated";
 
 // inet nomad-bridge
 [[nodiscard]] nft::TableId TableId(nft::TableFamily family = nft::TableFamily::kInet);

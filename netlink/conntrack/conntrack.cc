@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <functional>
 #include <set>
+#include <span>
 
 #include <endian.h>
 #include <linux/netfilter/nf_conntrack_common.h>
@@ -160,16 +162,6 @@ void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::A
                          {ENOENT, EBUSY});
 }
 
-// Sets the mark of an entry. Without NLM_F_CREATE, the kernel changes only an existing entry.
-void MarkEntry(netlink::RequestSocket& socket,
-               Family family,
-               const netlink::Attributes& entry,
-               std::uint32_t mark) {
-  netlink::Message message = MessageOf(IPCTNL_MSG_CT_NEW, family, entry);
-  message.PutU32(CTA_MARK, htobe32(mark));
-  socket.TransactOrThrow(message, "cannot mark an entry of conntrack", {ENOENT});
-}
-
 void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpFlows>& flows) {
   netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
   PutFilter(request, {.family = family});
@@ -284,26 +276,15 @@ void Conntrack::Forget(const Beginning& packet, std::uint32_t id) {
   socket_.TransactOrThrow(request, "cannot delete an entry of conntrack", {ENOENT, EINVAL, EBUSY});
 }
 
-std::size_t Conntrack::Cut(std::uint32_t mark,
-                           More more,
-                           const std::function<bool(const Connection&)>& is_cut) {
-  std::size_t count = 0;
+std::vector<Conntrack::Entry> Conntrack::All() {
+  std::vector<Entry> all;
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
-      const bool has_mark = be32toh(entry.U32(CTA_MARK).value_or(0)) == mark;
-      if (!has_mark && more == More::kNone) {
-        return;
-      }
-      const bool cut = is_cut(ReadConnection(entry));
-      if (cut && !has_mark) {
-        MarkEntry(socket_, family, entry, mark);
-        ++count;
-      } else if (!cut && has_mark) {
-        ForgetEntry(socket_, family, entry);
-      }
+      const std::span<const std::uint8_t> id = entry.Bytes(CTA_ID);
+      all.push_back({.id = {id.begin(), id.end()}, .connection = ReadConnection(entry)});
     });
   }
-  return count;
+  return all;
 }
 
 void Conntrack::Forget(const std::vector<UdpFlows>& flows) {

@@ -1,4 +1,5 @@
-// Deletes conntrack entries of UDP flows that would bypass a change of the rules.
+// Lists conntrack's entries. Deletes the entries of UDP flows that would bypass a change of the
+// rules.
 //
 // Why     The conntrack entry of a UDP flow has no translation, or a wrong one, if the flow began
 //         before its port was published, while the port belonged to another allocation, or while
@@ -22,7 +23,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -97,13 +97,12 @@ class Conntrack {
   // that have ended. Lists all entries, so it is for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
-  // Gives `mark` to all entries for which `is_cut` returns true; with kNone, marks no entries.
-  // Removes marked entries for which `is_cut` returns false, so that the connection may begin anew.
-  // Returns how many were newly marked. Lists all entries.
-  enum class More { kNone, kAll };
-  std::size_t Cut(std::uint32_t mark,
-                  More more,
-                  const std::function<bool(const Connection&)>& is_cut);
+  // Returns all entries.
+  struct Entry {
+    std::vector<std::uint8_t> id;  // as `ct id` of nf_tables shows it
+    Connection connection;
+  };
+  [[nodiscard]] std::vector<Entry> All();
 
   // Returns the id of the entry, in the default zone, to which this packet would belong, in either
   // direction; nullopt if there is none.

@@ -1,4 +1,5 @@
 #include <array>
+#include <string_view>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <libmnl/libmnl.h>
@@ -50,15 +51,38 @@ std::uint32_t ByteOrder(const std::vector<Type>& fields) {
   return fields[0] == Type::kIfname || fields[0] == Type::kMark ? kHost : kBig;
 }
 
+// nft prints a set of conntrack ids, which are plain integers, only if it finds here which
+// expression they come from: "typeof ct id".
+void PutTypeOfCtId(nftnl_udata_buf& data) {
+  constexpr std::uint32_t kExprCt = 12;  // nft's enum expr_types
+  enum : std::uint8_t { kKey, kDirection };
+  constexpr std::uint32_t kNoDirection = 0xffffffff;
+  nftnl_udata* const type = nftnl_udata_nest_start(&data, NFTNL_UDATA_SET_KEY_TYPEOF);
+  nftnl_udata_put_u32(&data, NFTNL_UDATA_SET_TYPEOF_EXPR, kExprCt);
+  nftnl_udata* const expression = nftnl_udata_nest_start(&data, NFTNL_UDATA_SET_TYPEOF_DATA);
+  nftnl_udata_put_u32(&data, kKey, NFT_CT_ID);
+  nftnl_udata_put_u32(&data, kDirection, kNoDirection);
+  nftnl_udata_nest_end(&data, expression);
+  nftnl_udata_nest_end(&data, type);
+}
+
 Bytes CommentData(std::uint8_t type, const std::string& comment) {
   const std::string text = CutUtf8(comment, kMaxCommentBytes) + '\0';
   const std::string data = Cat(static_cast<char>(type), static_cast<char>(text.size()), text);
   return {data.begin(), data.end()};
 }
 
+bool IsDynset(const nftnl_expr& expression) {
+  return std::string_view(nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME)) == "dynset";
+}
+
 void SetAttribute(nftnl_expr& expression, std::uint16_t attribute, const Value& value) {
   if (const auto* const number = std::get_if<std::uint32_t>(&value)) {
     nftnl_expr_set_u32(&expression, attribute, *number);
+  } else if (attribute == NFTNL_EXPR_DYNSET_EXPR && IsDynset(expression)) {
+    // The dynset owns it now.
+    nftnl_expr_set(
+        &expression, attribute, nftnl_expr_alloc(std::get<std::string>(value).c_str()), 0);
   } else if (const auto* const text = std::get_if<std::string>(&value)) {
     nftnl_expr_set_str(&expression, attribute, text->c_str());
   } else {
@@ -138,6 +162,9 @@ netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id)
     nftnl_set_set_u32(raw, NFTNL_SET_DATA_LEN, KeyBytes(set.data));
     nftnl_udata_put_u32(data.get(), NFTNL_UDATA_SET_DATABYTEORDER, ByteOrder(set.data));
   }
+  if (set.key == std::vector{Type::kCtId}) {
+    PutTypeOfCtId(*data);
+  }
   nftnl_set_set_data(
       raw, NFTNL_SET_USERDATA, nftnl_udata_buf_data(data.get()), nftnl_udata_buf_len(data.get()));
   return encoded;
@@ -173,10 +200,6 @@ netlink::NftnlRule Encode(const TableId& table, const std::string& chain, const 
     netlink::NftnlExpression added(nftnl_expr_alloc(expression.kind.c_str()));
     for (const auto& [attribute, value] : expression.attributes) {
       SetAttribute(*added, attribute, value);
-    }
-    if (expression.kind == kDynset) {
-      // The dynset owns it now.
-      nftnl_expr_set(added.get(), NFTNL_EXPR_DYNSET_EXPR, nftnl_expr_alloc("counter"), 0);
     }
     nftnl_rule_add_expr(raw, added.release());  // the rule owns it now
   }

@@ -57,7 +57,6 @@ constexpr std::uint32_t NumberOf(Family family) {
 }
 
 constexpr std::uint32_t kSlotBytes = 4;
-constexpr std::uint32_t kNameSlots = 4;  // an interface's name: 16 bytes
 
 }  // namespace
 
@@ -132,13 +131,13 @@ Rule& Rule::OifnameIsNot(const std::string& name) {
   return LoadIfname(false).Compare(false, std::move(bytes));
 }
 
-Rule& Rule::IfnamesNotIn(const std::string& set) {
-  return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kNameSlots).LookUp(set, true);
+Rule& Rule::LoadIfnames() {
+  return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kSlotsOfIfname);
 }
 
 Rule& Rule::LoadPortWith(std::initializer_list<Field> fields) {
   LoadMeta(NFT_META_IIFNAME);
-  std::uint32_t slot = kNameSlots;
+  std::uint32_t slot = kSlotsOfIfname;
   for (const Field& field : fields) {
     Load(field, slot);
     slot += (field.bytes + kSlotBytes - 1) / kSlotBytes;
@@ -258,8 +257,8 @@ Rule& Rule::CtDirection(Way way) {
   return LoadCt(NFT_CT_DIRECTION).CompareEqual({static_cast<std::uint8_t>(way)});
 }
 
-Rule& Rule::CtMark(std::uint32_t mark) {
-  return LoadCt(NFT_CT_MARK).CompareEqual(CpuOrder(mark));
+Rule& Rule::CtIdIn(const std::string& set) {
+  return LoadCt(NFT_CT_ID).LookUp(set);
 }
 
 Rule& Rule::CtState(std::uint32_t bits) {
@@ -329,6 +328,14 @@ Rule& Rule::SetMark(std::uint32_t mark) {
   return LoadData(CpuOrder(mark)).StoreMeta(NFT_META_MARK);
 }
 
+Rule& Rule::PriorityIs(std::uint32_t priority) {
+  return LoadMeta(NFT_META_PRIORITY).CompareEqual(CpuOrder(priority));
+}
+
+Rule& Rule::SetPriority(std::uint32_t priority) {
+  return LoadData(CpuOrder(priority)).StoreMeta(NFT_META_PRIORITY);
+}
+
 Rule& Rule::PutMarkAside() {
   return LoadMeta(NFT_META_MARK).StoreMeta(NFT_META_PRIORITY);
 }
@@ -381,18 +388,34 @@ Rule& Rule::MasqueradeFullyRandom() {
   return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
 }
 
-// Sends the set's own timeout, because every kernel shows it. encode.cc adds the counter.
+// [ dynset <op> reg_key 1 set <set> timeout <timeout> ]
+// Always sends a timeout, because the kernel always shows one.
+Rule& Rule::ChangeSet(const std::string& set, std::uint32_t op, std::uint64_t timeout_ms) {
+  return Add({"dynset",
+              {{NFTNL_EXPR_DYNSET_SREG_KEY, Register(0)},
+               {NFTNL_EXPR_DYNSET_OP, op},
+               {NFTNL_EXPR_DYNSET_TIMEOUT, CpuOrder(timeout_ms)},
+               {NFTNL_EXPR_DYNSET_SET_NAME, set}}});
+}
+
+Rule& Rule::KeepCtIdIn(const std::string& set, std::uint64_t timeout_ms) {
+  return LoadCt(NFT_CT_ID).ChangeSet(set, NFT_DYNSET_OP_UPDATE, timeout_ms);
+}
+
+Rule& Rule::DeleteCtIdFrom(const std::string& set) {
+  return LoadCt(NFT_CT_ID).ChangeSet(set, NFT_DYNSET_OP_DELETE, 0);
+}
+
+// Sends the set's own timeout: a kernel may show that one anyway.
 Rule& Rule::NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms) {
   const std::uint32_t slots = SlotsOf(family_);
   const std::uint32_t port = 2 * slots + 1;
   Load(AddressField(true), 0).Load(AddressField(false), slots);
   LoadMeta(NFT_META_L4PROTO, 2 * slots);
   has_port == HasPort::kYes ? Load(kDport, port) : LoadData(NetworkOrder(0), port);
-  return Add({kDynset,
-              {{NFTNL_EXPR_DYNSET_SREG_KEY, Register(0)},
-               {NFTNL_EXPR_DYNSET_OP, std::uint32_t{NFT_DYNSET_OP_UPDATE}},
-               {NFTNL_EXPR_DYNSET_TIMEOUT, CpuOrder(timeout_ms)},
-               {NFTNL_EXPR_DYNSET_SET_NAME, set}}});
+  ChangeSet(set, NFT_DYNSET_OP_UPDATE, timeout_ms);
+  expressions_.back().attributes.emplace_back(NFTNL_EXPR_DYNSET_EXPR, "counter");
+  return *this;
 }
 
 Rule& Rule::CountIn(const std::string& name) {

@@ -40,9 +40,6 @@ struct Expression {
   bool operator==(const Expression&) const = default;
 };
 
-// The kind of NoteIn()'s expression. encode.cc adds a counter to it, so that each element has one.
-constexpr const char* kDynset = "dynset";
-
 // Bits of `ct state`, for CtState(). linux/netfilter/nf_conntrack_common.h.
 constexpr std::uint32_t kCtInvalid = 1;
 constexpr std::uint32_t kCtEstablished = 2;
@@ -59,6 +56,7 @@ struct Field {
 inline constexpr Field kEtherDaddr = {NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN};
 inline constexpr Field kEtherSaddr = {NFT_PAYLOAD_LL_HEADER, ETH_ALEN, ETH_ALEN};
 inline constexpr Field kIpSaddr = {NFT_PAYLOAD_NETWORK_HEADER, 12, 4};
+inline constexpr Field kIpDaddr = {NFT_PAYLOAD_NETWORK_HEADER, 16, 4};
 inline constexpr Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
 inline constexpr Field kIp6Daddr = {NFT_PAYLOAD_NETWORK_HEADER, 24, 16};
 inline constexpr Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
@@ -74,8 +72,15 @@ class Rule {
   Rule& OifnameNotIn(const std::string& set) { return LoadIfname(false).LookUp(set, true); }
   // oifname != "name"
   Rule& OifnameIsNot(const std::string& name);
-  // iifname . oifname != @set
-  Rule& IfnamesNotIn(const std::string& set);
+  // iifname . oifname @set, iifname . oifname != @set
+  Rule& IfnamesIn(const std::string& set) { return LoadIfnames().LookUp(set); }
+  Rule& IfnamesNotIn(const std::string& set) { return LoadIfnames().LookUp(set, true); }
+  // iifname . iifname @set: for a set of pairs of interfaces
+  Rule& IifnameTwiceIn(const std::string& set) {
+    return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_IIFNAME, kSlotsOfIfname).LookUp(set);
+  }
+  // oifname vmap @map
+  Rule& OifnameVmap(const std::string& map) { return LoadIfname(false).LookUp(map, false, 0); }
 
   // iifname . <field> . ... @set, iifname . <field> . ... != @set
   Rule& PortWith(std::initializer_list<Field> fields, const std::string& set) {
@@ -84,6 +89,12 @@ class Rule {
   Rule& PortNotWith(std::initializer_list<Field> fields, const std::string& set) {
     return LoadPortWith(fields).LookUp(set, true);
   }
+
+  // oifname . <field> @set, <field> @set
+  Rule& OutPortWith(const Field& field, const std::string& set) {
+    return LoadIfname(false).Load(field, kSlotsOfIfname).LookUp(set);
+  }
+  Rule& FieldIn(const Field& field, const std::string& set) { return Load(field, 0).LookUp(set); }
 
   // For the bridge family, which has two ways to match a protocol: `meta protocol`, on which ip and
   // ip6 fields depend, and `ether type`, which is the VLAN tag's type in a tagged frame.
@@ -151,8 +162,8 @@ class Rule {
 
   // ct state <any of these bits>
   Rule& CtState(std::uint32_t bits);
-  // ct mark mark
-  Rule& CtMark(std::uint32_t mark);
+  // ct id @set
+  Rule& CtIdIn(const std::string& set);
   // ct status dnat, ct status ! dnat
   Rule& CtStatusDnat();
   Rule& CtStatusNotDnat();
@@ -163,6 +174,9 @@ class Rule {
   Rule& MarkIs(std::uint32_t mark);
   // meta mark set mark
   Rule& SetMark(std::uint32_t mark);
+  // meta priority <priority>, meta priority set <priority>
+  Rule& PriorityIs(std::uint32_t priority);
+  Rule& SetPriority(std::uint32_t priority);
   // meta priority set meta mark; meta mark set meta priority meta priority set 0: put the mark
   // aside, and back. For packets without a priority.
   Rule& PutMarkAside();
@@ -188,6 +202,10 @@ class Rule {
   // no element is added, and the rule ends here for this packet. HasPort::kNo puts 0 as the port.
   enum class HasPort : std::uint8_t { kNo, kYes };
   Rule& NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms);
+  // update @set { ct id timeout <ms> }: the packet's connection stays in a dynamic set for longer.
+  // delete @set { ct id }
+  Rule& KeepCtIdIn(const std::string& set, std::uint64_t timeout_ms);
+  Rule& DeleteCtIdFrom(const std::string& set);
   Rule& Counter() { return Add({"counter", {}}); }
   // counter name "name"
   Rule& CountIn(const std::string& name);
@@ -222,7 +240,9 @@ class Rule {
   Rule& Compare(bool equal, Bytes bytes);
   Rule& CompareEqual(Bytes bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(Bytes mask, Bytes flip = {});
+  static constexpr std::uint32_t kSlotsOfIfname = 4;  // an interface's name: 16 bytes
   Rule& LoadIfname(bool incoming);
+  Rule& LoadIfnames();
   Rule& LoadPortWith(std::initializer_list<Field> fields);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
   Rule& Load(const Field& field, std::uint32_t slot);
@@ -236,6 +256,7 @@ class Rule {
   Rule& LoadData(Bytes data, std::uint32_t slot = 0);
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
   Rule& LoadCt(std::uint32_t key, std::optional<Way> way = std::nullopt);
+  Rule& ChangeSet(const std::string& set, std::uint32_t op, std::uint64_t timeout_ms);
   Rule& TcpSyn(bool begins);
   // Store() writes register 1 into the packet. This tells the kernel which checksums to update.
   struct Checksum {

@@ -37,7 +37,8 @@ std::size_t SizeOf(Type type) {
                                      {kEtherAddr, 6},
                                      {kInetProto, 1},
                                      {kInetService, 2},
-                                     {kMark, 4}});
+                                     {kMark, 4},
+                                     {kCtId, 4}});
 }
 
 std::string ProtocolText(int number) {
@@ -50,6 +51,7 @@ std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
   switch (type) {
     case Type::kVerdict:
     case Type::kMark:
+    case Type::kCtId:
       break;
     case Type::kIpv4Addr:
     case Type::kIpv6Addr:

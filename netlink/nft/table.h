@@ -33,6 +33,7 @@ struct TableId {
 
 enum class Type : std::uint8_t {
   kVerdict = 1,  // only as data
+  kCtId = 4,     // nft's integer; only alone
   kIpv4Addr = 7,
   kIpv6Addr = 8,
   kEtherAddr = 9,

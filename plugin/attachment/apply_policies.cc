@@ -1,7 +1,6 @@
 #include "plugin/attachment/apply_policies.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,10 +10,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/link/liveness.h"
-#include "plugin/policy/judge.h"
 #include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/check_ruleset.h"
-#include "plugin/rules/policy_admission.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::attachment {
@@ -22,8 +19,9 @@ namespace {
 
 std::vector<state::Record> LiveRecords(state::Host& host) {
   std::vector<state::Record> live = link::LiveAttachments(host, {}).records();
-  std::erase_if(live,
-                [](const state::Record& record) { return !record.IsLive(cni::Part::kForward); });
+  for (state::Record& record : live) {
+    record = record.OnlyLive();
+  }
   return live;
 }
 
@@ -86,15 +84,6 @@ void PutInForce(state::Host& host,
   }
 }
 
-policy::End EndOf(const Ip& address,
-                  const std::map<Ip, cni::Workload>& workloads,
-                  const std::set<Ip>& of_node) {
-  const auto found = workloads.find(address);
-  return {.workload = found != workloads.end() ? std::optional(found->second) : std::nullopt,
-          .address = address,
-          .is_node = of_node.contains(address)};
-}
-
 }  // namespace
 
 ApplyReport ApplyPolicies(state::Host& host,
@@ -128,31 +117,6 @@ ApplyReport ApplyPolicies(state::Host& host,
 FindingList FindUnseenTraffic(state::Host& host) {
   return host.policy.Program().empty() ? FindingList()
                                        : rules::FindUnseenTraffic(host, LiveRecords(host));
-}
-
-std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more) {
-  std::map<Ip, cni::Workload> workloads;
-  for (const state::Record& record : LiveRecords(host)) {
-    for (const Cidr& cidr : record.ipam.addresses) {
-      workloads.emplace(cidr.address, record.Workload());
-    }
-  }
-  const std::set<Ip> of_node = host.net.AllAddresses();
-  const policy::Program& program = host.policy.Program();
-  // Many connections differ only in their source port, and are judged once.
-  std::map<conntrack::Connection, bool> known;
-  const auto is_refused = [&](const conntrack::Connection& connection) {
-    const auto [answer, is_new] = known.try_emplace(connection);
-    if (is_new) {
-      const policy::Connection asked{.from = EndOf(connection.from, workloads, of_node),
-                                     .to = EndOf(connection.to, workloads, of_node),
-                                     .protocol = static_cast<Protocol>(connection.protocol),
-                                     .port = connection.port};
-      answer->second = !policy::Judge(program, asked).is_allowed;
-    }
-    return answer->second;
-  };
-  return conntrack::Conntrack::In(host.netns).Cut(rules::kCutMark, more, is_refused);
 }
 
 }  // namespace nomad_bridge::attachment

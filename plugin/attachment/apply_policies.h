@@ -9,12 +9,10 @@
 //         tried.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "base/finding.h"
-#include "netlink/conntrack/conntrack.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -37,11 +35,5 @@ ApplyReport ApplyPolicies(state::Host& host,
                           const policy::Program& program,
                           const std::string& directory,
                           Mode mode);
-
-// Ends those connections from and to live attachments that the policies in force refuse. Returns
-// how many it ended. Without this call, connections that began before `apply` go on. A connection
-// that an earlier call ended may begin anew if policies allow it now. With kNone, ends no more
-// connections.
-std::size_t CutRefused(state::Host& host, conntrack::Conntrack::More more);
 
 }  // namespace nomad_bridge::attachment

@@ -9,7 +9,6 @@
 #include "plugin/attachment/remove.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/liveness.h"
-#include "plugin/rules/bridge_netfilter.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/localhost.h"
@@ -59,9 +58,6 @@ void Publish(state::Host& host, const state::Record& record) {
     for (const Finding& strict : foreign::FindStrictForwardPorts(host)) {
       LogLine("{}", strict.TextWithFix());
     }
-  }
-  if (const std::optional<Finding> tagged = rules::FindTaggedTraffic(host, record)) {
-    LogLine("{}", tagged->TextWithFix());
   }
 }
 

@@ -42,7 +42,9 @@ class Reconciler {
   void CheckSharedRules() {
     const std::vector<state::Record> records =
         host_.records.OnePerNetwork([&](const state::Record& record) {
-          return record.IsLive(cni::Part::kForward) && link::IsAlive(host_, record);
+          // Policies also need static rules for a link without the part `forward`.
+          return (record.IsLive(cni::Part::kForward) || record.IsLive(cni::Part::kLink)) &&
+                 link::IsAlive(host_, record);
         });
     rules::CheckTables(host_, records, findings_);
     for (const state::Record& record : records) {

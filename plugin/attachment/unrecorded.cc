@@ -32,8 +32,9 @@ void NoteElements(const std::vector<nft::Element>& elements, state::Record& reco
     if (element.owner() != owner) {
       continue;
     }
-    for (const cni::Part part : rules::PartsOf(element)) {
-      NotePart(part, record);
+    // An element that several parts may need does not show which of them are there.
+    if (const cni::Parts parts = rules::PartsOf(element); parts.size() == 1) {
+      NotePart(*parts.begin(), record);
     }
     const std::optional<Ip> address = rules::AddressOf(element);
     if (address && !Contains(record.ipam.addresses, Cidr::Host(*address))) {

@@ -14,6 +14,7 @@
 #include "plugin/causes/rule_fix.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/policy/judge.h"
+#include "plugin/rules/in_force.h"
 #include "plugin/rules/tables.h"
 
 namespace nomad_bridge::causes {
@@ -101,10 +102,14 @@ Finding Meant(Finding cause, std::string_view why) {
   return cause;
 }
 
-policy::End EndOf(Place place, const std::optional<state::Record>& record, const Ip& address) {
+policy::End EndOf(const rules::InForce& in_force,
+                  Place place,
+                  const std::optional<state::Record>& record,
+                  const Ip& address) {
   policy::End end = {.address = address, .is_node = place == Place::kNode};
   if (record) {
     end.workload = record->Workload();
+    end.in_force = in_force.OfAny(AddressesOnly(record->ipam.addresses));
   }
   return end;
 }
@@ -240,12 +245,13 @@ FindingList FindInPolicies(state::Host& host, const Connection& connection) {
   if (program.empty()) {
     return {};
   }
-  const policy::Answer answer =
-      policy::Judge(program,
-                    {.from = EndOf(connection.from, connection.client_record, connection.source),
-                     .to = EndOf(connection.to, connection.server_record, connection.server),
-                     .protocol = connection.protocol,
-                     .port = connection.server_port});
+  const rules::InForce in_force(host);
+  const policy::Answer answer = policy::Judge(
+      program,
+      {.from = EndOf(in_force, connection.from, connection.client_record, connection.source),
+       .to = EndOf(in_force, connection.to, connection.server_record, connection.server),
+       .protocol = connection.protocol,
+       .port = connection.server_port});
   if (answer.is_allowed) {
     return {};
   }

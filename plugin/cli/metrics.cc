@@ -183,6 +183,9 @@ std::string PolicyMetrics(state::Host& host) {
       return "";
     }
     for (const RuleCount& count : CountByRule(host)) {
+      if (count.since.empty()) {
+        continue;  // a node may have thousands of rules for allocations that are elsewhere
+      }
       const std::string_view verdict = kVerdicts.at(static_cast<std::size_t>(count.what));
       connections.Add(
           {{"policy", count.policy}, {"rule", count.rule}, {"verdict", std::string(verdict)}},

@@ -13,8 +13,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
+#include "plugin/attachment/cut_connections.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/inventory.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/config/node_config.h"
 #include "plugin/policy/policy.h"
@@ -48,8 +50,9 @@ Json RulesJson(const policy::Program& program, const cni::Workload& workload) {
   return rules;
 }
 
-Json SideJson(const policy::Program& program, const cni::Workload& workload) {
-  Json side = ReachJson(program, workload);
+Json SideJson(const policy::Program& program, const state::Record& record) {
+  const cni::Workload workload = record.Workload();
+  Json side = ReachJson(program, workload, rules::JudgementOf(record, program));
   side["rules"] = RulesJson(program, workload);
   return side;
 }
@@ -57,14 +60,15 @@ Json SideJson(const policy::Program& program, const cni::Workload& workload) {
 Json ChangesJson(const attachment::ApplyReport& report, const policy::Program& program) {
   return ArrayOf(report.changed, [&](const state::Record& record) -> Json {
     const cni::Workload workload = record.Workload();
-    return {{"allocation", AllocationOf(record)},
-            {"containerId", record.id.container_id},
-            {"network", record.id.network},
-            {"namespace", workload.nomad_namespace},
-            {"job", workload.job},
-            {"group", workload.group},
-            {"before", SideJson(report.former, workload)},
-            {"after", SideJson(program, workload)}};
+    return {
+        {"allocation", AllocationOf(record)},
+        {"containerId", record.id.container_id},
+        {"network", record.id.network},
+        {"namespace", workload.nomad_namespace},
+        {"job", workload.job},
+        {"group", workload.group},
+        {"before", SideJson(report.former, record)},
+        {"after", SideJson(program, record)}};
   });
 }
 
@@ -212,7 +216,27 @@ void RemarkOnNone(const policy::Policies& policies, const std::string& directory
                        : "");
 }
 
-using More = conntrack::Conntrack::More;
+// Returns the living attachments of which we have no record, so that nobody knows their labels.
+// They keep what is in force for them.
+Json UnrecordedJson(state::Host& host) {
+  Json unrecorded = Json::array();
+  for (const Attachment& attachment : TakeInventory(host).attachments) {
+    if (attachment.IsRecordLost() && attachment.link) {
+      unrecorded.push_back(
+          {{"containerId", attachment.id.container_id}, {"network", attachment.id.network}});
+    }
+  }
+  return unrecorded;
+}
+
+void RemarkOnUnrecorded(const Json& unrecorded) {
+  for (const Json& each : unrecorded) {
+    LogLine("container '{}' of network '{}' has no record: policies stay as they were for it; {}",
+            PlainText(each.at("containerId")),
+            PlainText(each.at("network")),
+            kLostRecordAdvice);
+  }
+}
 
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
@@ -240,12 +264,13 @@ int RunApply(const Arguments& arguments) {
   if (!has_none && !is_dry) {
     // Even without -cut: connections that an earlier -cut has ended may begin anew if they are
     // allowed by now.
-    cut = attachment::CutRefused(host, is_cut ? More::kAll : More::kNone);
+    cut = attachment::CutRefused(host, is_cut ? attachment::More::kAll : attachment::More::kNone);
   }
   const Json document = {{"dryRun", is_dry},
                          {"policies", policies.policies.size()},
                          {"changed", ChangesJson(report, program)},
-                         {"cut", is_cut ? cut : 0}};
+                         {"cut", is_cut ? cut : 0},
+                         {"unrecorded", program.empty() ? Json::array() : UnrecordedJson(host)}};
   const bool is_audit = !program.empty() && AreAllAudited(program) && AreAllAudited(report.former);
   if (arguments.Has("json")) {
     PrintDocument(document);
@@ -253,8 +278,9 @@ int RunApply(const Arguments& arguments) {
     Print(ShowChanges(document.at("changed"), arguments.Has("v")));
     WriteBestEffort(STDERR_FILENO, Summary(document, is_audit, is_cut));
     RemarkOnUnseen(report.unseen);
+    RemarkOnUnrecorded(document.at("unrecorded"));
   }
-  return kYes;
+  return document.at("unrecorded").empty() ? kYes : kNo;
 }
 
 }  // namespace
@@ -268,7 +294,8 @@ const Command kPolicyApply = {
 this node may reach, and be reached by, in one step. Prints whose reach
 changes, by group (-v: by allocation): the policies that are about it, before
 and after. Connections that have begun go on, unless -cut ends those that are
-refused now. A file with an error changes nothing.
+refused now. A file with an error changes nothing. Exit 1: nothing was changed,
+or a running allocation has no record, and keeps the policies that it had.
 )",
     .flags = kApplyFlags,
     .run = RunApply};

@@ -103,18 +103,27 @@ constexpr std::array kStepColumns = {Column{"WAY", "/way"},
                                      Column{"COUNT", "/packets"}};
 
 // Returns an attachment, with the policies and rules that judge its connections.
-Json Examine(state::Host& host, const Attachment& attachment) {
+Json Examine(state::Host& host, const rules::InForce& in_force, const Attachment& attachment) {
   const policy::Program& program = host.policy.Program();
-  const cni::Workload workload = attachment.record->Workload();
+  const cni::Workload workload = cni::WorkloadOf(attachment.labels);
+  const policy::InForce now = NowOf(in_force, attachment);
+  // Leaves out the chains of a direction in which the kernel judges by none, or by another.
+  std::vector<policy::Chain> chains = program.ChainsOf(workload);
+  const policy::Judgement& by_labels = program.JudgementOf(workload);
+  std::erase_if(chains, [&](const policy::Chain& chain) {
+    return chain.direction == policy::Direction::kTo ? now.in != by_labels.in
+                                                     : now.out != by_labels.out;
+  });
   Json json = {{"allocation", attachment.Allocation()},
                {"containerId", attachment.id.container_id},
                {"network", attachment.id.network},
                {"namespace", workload.nomad_namespace},
                {"job", workload.job},
                {"group", workload.group},
-               {"labels", cni::Describe(attachment.record->labels)}};
-  json.update(ReachJson(program, workload));
-  json["rules"] = RulesOf(host, program.ChainsOf(workload), workload.nomad_namespace);
+               {"labels", cni::DescribeShort(attachment.labels)},
+               {"inForce", now.is_here}};
+  json.update(ReachJson(program, workload, now));
+  json["rules"] = RulesOf(host, chains, workload.nomad_namespace);
   return json;
 }
 
@@ -123,6 +132,11 @@ std::string ShowExamined(const Json& json) {
     return json.at(key) == "-" ? "everything: no policy restricts this" : PlainText(json.at(key));
   };
   const Json& rules = json.at("rules");
+  if (!json.at("inForce")) {
+    return Format("Allocation  {}  {}\nno policy is in force for it (policy status)\n",
+                  ShortId(json.at("allocation")),
+                  json.at("labels").get<std::string>());
+  }
   return Cat(Format("Allocation  {}  {}\nReached by  {}\nReaches by  {}\n",
                     ShortId(json.at("allocation")),
                     json.at("labels").get<std::string>(),
@@ -154,14 +168,16 @@ using Ends = std::map<std::string, std::vector<policy::End>>;
 
 Ends FindEnds(const Holders& holders, GraphOf of) {
   Ends ends;
-  std::set<cni::Workload> known;
+  std::set<std::pair<cni::Workload, std::optional<policy::InForce>>> known;
   for (const Holder& holder : holders.allocations) {
-    if (known.insert(*holder.end.workload).second) {
+    if (known.emplace(*holder.end.workload, holder.end.in_force).second) {
       ends[NameOf(holder.end, of)].push_back(holder.end);
     }
   }
   ends[kOutside] = {policy::End{}};
-  ends[kNode] = {policy::End{.is_node = true}};
+  for (const Ip& address : holders.of_node) {
+    ends[kNode].push_back({.address = address, .is_node = true});
+  }
   return ends;
 }
 
@@ -322,11 +338,10 @@ int RunShow(const Arguments& arguments) {
   }
   const Inventory inventory = TakeInventory(host);
   const Attachments found = FindOne(inventory, arguments.operands.front());
+  const rules::InForce in_force(host);
   Json all = Json::array();
   for (const Attachment* const attachment : found) {
-    if (attachment->record) {
-      all.push_back(Examine(host, *attachment));
-    }
+    all.push_back(Examine(host, in_force, *attachment));
   }
   if (found.empty()) {
     return kNo;

@@ -37,7 +37,8 @@ std::string FlowsText(state::Host& host, const Json& document) {
   if (!document.at("flows").empty()) {
     return ShowFlows(document);
   }
-  const std::vector<RuleCount> counts = CountByRule(host);
+  std::vector<RuleCount> counts = CountByRule(host);
+  std::erase_if(counts, [](const RuleCount& count) { return count.since.empty(); });
   const auto eldest = std::ranges::min_element(counts, {}, &RuleCount::since);
   return Format(
       "policies have refused nothing within the last hour, and would refuse nothing{}\n",

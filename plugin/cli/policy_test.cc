@@ -19,6 +19,8 @@
 #include "plugin/cli/policy_view.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/policy/judge.h"
+#include "plugin/rules/in_force.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -29,7 +31,33 @@ using policy::Ports;
 // The node as it is now.
 struct NodeNow {
   Inventory inventory;
-  std::set<Ip> addresses;
+  std::vector<Ip> addresses;  // that allocations may reach
+  rules::InForce in_force;
+  // Set if other policies are tested than those in force.
+  const policy::Program* other = nullptr;
+
+  [[nodiscard]] End EndOf(const Attachment& attachment, const Ip& address) const {
+    End end = {.workload = cni::WorkloadOf(attachment.labels), .address = address};
+    if (other == nullptr) {
+      end.in_force = in_force.Of(address);
+    } else if (attachment.record) {
+      end.in_force = rules::InForceBy(*other, *attachment.record);
+    }
+    return end;
+  }
+  // Returns the ends of a living attachment, one for each address.
+  [[nodiscard]] std::vector<End> EndsOf(const Attachment& attachment) const {
+    std::vector<End> ends;
+    if (attachment.state == State::kDead) {
+      return ends;
+    }
+    for (const Ip& address : attachment.record
+                                 ? AddressesOnly(attachment.record->ipam.addresses)
+                                 : in_force.AddressesOf(state::HostVethName(attachment.id))) {
+      ends.push_back(EndOf(attachment, address));
+    }
+    return ends;
+  }
 };
 
 struct TypedConnection {
@@ -49,27 +77,30 @@ struct Target {
   std::optional<Ports> ports = {};
 };
 
-Target TargetOf(const state::Record& record, const portmap::DnatEntry& published) {
-  return {{.workload = record.Workload(), .address = published.container_ip},
+Target TargetOf(const NodeNow& node,
+                const Attachment& attachment,
+                const portmap::DnatEntry& published) {
+  return {node.EndOf(attachment, published.container_ip),
           Ports{published.protocol, published.container_port, published.container_port}};
 }
 
 // Returns the living ones of `found`, with each address; those that publish `port`, if there are
 // any, with what is behind this port.
-std::vector<Target> LivingTargets(const Attachments& found, const std::string& port) {
+std::vector<Target> LivingTargets(const NodeNow& node,
+                                  const Attachments& found,
+                                  const std::string& port) {
   std::vector<Target> targets;
   std::vector<Target> published;
   for (const Attachment* const each : found) {
+    for (End& end : node.EndsOf(*each)) {
+      targets.push_back({std::move(end)});
+    }
     if (!each->record || each->state == State::kDead) {
       continue;
     }
-    const state::Record& record = *each->record;
-    for (const Cidr& cidr : record.ipam.addresses) {
-      targets.push_back({{.workload = record.Workload(), .address = cidr.address}});
-    }
-    for (const portmap::DnatEntry& entry : record.rules.ports) {
+    for (const portmap::DnatEntry& entry : each->record->rules.ports) {
       if (std::to_string(entry.host_port) == port) {
-        published.push_back(TargetOf(record, entry));
+        published.push_back(TargetOf(node, *each, entry));
       }
     }
   }
@@ -96,17 +127,33 @@ std::vector<Target> TargetsAt(const Ip& address, const std::optional<NodeNow>& n
   if (!node) {
     return {{End{.address = address}}};
   }
-  std::vector<Target> targets =
-      LivingTargets(FindAll(node->inventory, {{"addr", address.Text()}}), "");
-  std::erase_if(targets, [&](const Target& target) { return target.end.address != address; });
-  return !targets.empty() ? targets
-                          : std::vector{Target{{.address = address,
-                                                .is_node = node->addresses.contains(address)}}};
+  std::vector<Target> targets;
+  for (const Attachment& attachment : node->inventory.attachments) {
+    for (End& end : node->EndsOf(attachment)) {
+      if (end.address == address) {
+        targets.push_back({std::move(end)});
+      }
+    }
+  }
+  const bool is_node = Contains(node->addresses, address);
+  return !targets.empty() ? targets : std::vector{Target{{.address = address, .is_node = is_node}}};
+}
+
+// Returns the node with each of its addresses; without any, if they are not known.
+std::vector<Target> TargetsOfNode(const std::optional<NodeNow>& node) {
+  std::vector<Target> targets;
+  for (const Ip& address : node ? node->addresses : std::vector<Ip>()) {
+    targets.push_back({{.address = address, .is_node = true}});
+  }
+  return !targets.empty() ? targets : std::vector{Target{{.is_node = true}}};
 }
 
 std::vector<Target> TargetsOf(const std::string& word, const std::optional<NodeNow>& node) {
-  if (word == "node" || word == "outside") {
-    return {{End{.is_node = word == "node"}}};
+  if (word == "node") {
+    return TargetsOfNode(node);
+  }
+  if (word == "outside") {
+    return {{End{}}};
   }
   if (const std::optional<Ip> address = Ip::Parse(word)) {
     return TargetsAt(*address, node);
@@ -121,6 +168,7 @@ std::vector<Target> TargetsOf(const std::string& word, const std::optional<NodeN
     const auto port =
         std::ranges::find(filters, is_name ? "" : "port", &Filters::value_type::first);
     targets = LivingTargets(
+        *node,
         is_name ? FindAlike(node->inventory, word) : FindAll(node->inventory, filters),
         port != filters.end() ? port->second : "");
   }
@@ -132,16 +180,16 @@ std::vector<Target> TargetsOf(const std::string& word, const std::optional<NodeN
 
 // Returns the allocations to which the node's published port leads; none if the node itself answers
 // on the port.
-std::vector<Target> PublishedAt(const End& end, const Ports& ports, const Inventory& inventory) {
+std::vector<Target> PublishedAt(const End& end, const Ports& ports, const NodeNow& node) {
   std::vector<Target> targets;
-  for (const Attachment& attachment : inventory.attachments) {
+  for (const Attachment& attachment : node.inventory.attachments) {
     if (!attachment.record) {
       continue;
     }
     for (const portmap::DnatEntry& entry : attachment.record->rules.ports) {
       if (entry.protocol == ports.protocol && entry.host_port == ports.first &&
           (!entry.host_ip || !end.address || entry.host_ip == end.address)) {
-        targets.push_back(TargetOf(*attachment.record, entry));
+        targets.push_back(TargetOf(node, attachment, entry));
       }
     }
   }
@@ -164,7 +212,7 @@ std::vector<Target> TargetsOf(const TypedConnection& typed, const std::optional<
     }
     std::vector<Target> published;
     if (target.end.is_node && node) {
-      published = PublishedAt(target.end, *target.ports, node->inventory);
+      published = PublishedAt(target.end, *target.ports, *node);
     }
     Append(targets, !published.empty() ? std::move(published) : std::vector{std::move(target)});
   }
@@ -229,11 +277,22 @@ policy::Program ProgramFor(const Arguments& arguments, std::optional<state::Host
   return policy::Program(ReadRemarking(DirectoryOf(arguments)));
 }
 
-std::optional<NodeNow> FindNodeNow(std::optional<state::Host>& host) {
+std::optional<NodeNow> FindNodeNow(std::optional<state::Host>& host,
+                                   const policy::Program& program) {
   if (!host) {
     return std::nullopt;
   }
-  return NodeNow{.inventory = TakeInventory(*host), .addresses = host->net.AllAddresses()};
+  NodeNow node = {
+      .inventory = TakeInventory(*host), .addresses = {}, .in_force = rules::InForce(*host)};
+  for (const Ip& address : host->net.AllAddresses()) {
+    if (!address.IsLoopback() && !address.IsLinkLocal()) {
+      node.addresses.push_back(address);
+    }
+  }
+  if (program.Revision() != host->policy.Program().Revision()) {
+    node.other = &program;
+  }
+  return node;
 }
 
 // A connection that may be meant, with the decision of the policies.
@@ -242,27 +301,40 @@ struct Judged {
   policy::Answer answer;
 };
 
-// Returns the first refused connection; else the first that audit mode would refuse; else the
-// first.
-Judged JudgeWorst(const Arguments& arguments, const TypedConnection& typed) {
+// Throws if the answer is not known.
+policy::Answer AnswerTo(const policy::Program& program, const policy::Connection& connection) {
+  policy::Answer answer = Judge(program, connection);
+  if (!answer.unknown_chain.empty()) {
+    throw CannotTell(
+        Format("the kernel judges '{}' or '{}' by other policies than those in force; "
+               "`nomad-bridge policy status` says more",
+               Text(connection.from),
+               Text(connection.to)));
+  }
+  if (answer.needs_address) {
+    throw CannotTell("this depends on the node's address: name an address, or ask as root there");
+  }
+  return answer;
+}
+
+// Returns all connections that may be meant; first those that are refused, then those that audit
+// mode would refuse.
+std::vector<Judged> JudgeAll(const Arguments& arguments, const TypedConnection& typed) {
   std::optional<state::Host> host;
   if (::geteuid() == 0) {
     host = state::Host::OpenToLook();
   }
   const policy::Program program = ProgramFor(arguments, host);
   std::vector<Judged> all;
-  for (policy::Connection& connection : ConnectionsOf(typed, FindNodeNow(host))) {
-    policy::Answer answer = Judge(program, connection);
+  for (policy::Connection& connection : ConnectionsOf(typed, FindNodeNow(host, program))) {
+    policy::Answer answer = AnswerTo(program, connection);
     all.push_back({std::move(connection), std::move(answer)});
   }
   const auto rank = [](const Judged& judged) {
     return std::pair(judged.answer.is_allowed, judged.answer.WouldBeRefusedBy().empty());
   };
-  const auto [worst, best] = std::ranges::minmax_element(all, {}, rank);
-  if (worst->answer.is_allowed != best->answer.is_allowed) {
-    LogLine("{}", "not all connections between these ends are refused: addresses or ports differ");
-  }
-  return *worst;
+  std::ranges::stable_sort(all, {}, rank);
+  return all;
 }
 
 Json SideJson(const End& end, const policy::Opinion& opinion) {
@@ -296,27 +368,53 @@ std::string InWords(const Json& document) {
              '\n');
 }
 
+Json AnswerJson(const Judged& judged) {
+  return {{"allowed", judged.answer.is_allowed},
+          {"source", SideJson(judged.connection.from, judged.answer.source)},
+          {"target", SideJson(judged.connection.to, judged.answer.target)}};
+}
+
+// Returns the answer for each address of the node, if they differ.
+Json AnswersByAddress(const std::vector<Judged>& all) {
+  Json answers = Json::array();
+  std::set<std::string> different;
+  for (const Judged& judged : all) {
+    Json answer = AnswerJson(judged);
+    different.insert(answer.dump());
+    answer["address"] = judged.connection.to.address ? judged.connection.to.address->Text() : "";
+    answers.push_back(std::move(answer));
+  }
+  return different.size() > 1 ? answers : Json::array();
+}
+
 int RunPolicyTest(const Arguments& arguments) {
   const TypedConnection typed = {.from = RequireFlag(arguments, "from"),
                                  .to = RequireFlag(arguments, "to"),
                                  .ports = ParsePort(arguments)};
-  const Judged judged = [&] {
+  const std::vector<Judged> all = [&] {
     try {
-      return JudgeWorst(arguments, typed);
+      return JudgeAll(arguments, typed);
     } catch (const Error& error) {
       throw CannotTell(error.what());  // exit code 1 would mean "refused"
     }
   }();
-  const policy::Answer& answer = judged.answer;
-  const Json document = {{"allowed", answer.is_allowed},
-                         {"source", SideJson(judged.connection.from, answer.source)},
-                         {"target", SideJson(judged.connection.to, answer.target)}};
+  Json document = AnswerJson(all.front());
+  document["byAddress"] = typed.to == "node" ? AnswersByAddress(all) : Json::array();
+  const Json& answers = document.at("byAddress");
   if (arguments.Has("json")) {
     PrintDocument(document);
+  } else if (!answers.empty()) {
+    Print(Joined(answers, "", [](const Json& each) {
+      return Format("{}: {}", PlainText(each.at("address")), InWords(each));
+    }));
   } else {
     Print(InWords(document));
+    if (all.front().answer.is_allowed != all.back().answer.is_allowed) {
+      LogLine("{}",
+              "not all connections between these ends are refused: addresses or ports differ");
+    }
   }
-  return answer.is_allowed ? kYes : kNo;
+  return all.front().answer.is_allowed ? kYes : kNo;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/policy/policy.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -81,9 +82,26 @@ FilesNow CompareFiles(state::Host& host) {
           .fix = Cat("nomad-bridge policy apply ", ShellWord(directory))};
 }
 
-Json ReachJson(const policy::Program& program, const cni::Workload& workload) {
-  return {{"reachedBy", Names(program.PoliciesAbout(policy::Direction::kTo, workload))},
-          {"reachesBy", Names(program.PoliciesAbout(policy::Direction::kFrom, workload))}};
+Json ReachJson(const policy::Program& program,
+               const cni::Workload& workload,
+               const policy::Judgement& now) {
+  const policy::Judgement& by_labels = program.JudgementOf(workload);
+  const auto names = [&](policy::Direction direction,
+                         const std::optional<std::string> policy::Judgement::*chain) {
+    if (!(now.*chain)) {
+      return Names({});
+    }
+    return now.*chain == by_labels.*chain ? Names(program.PoliciesAbout(direction, workload))
+                                          : "unknown";
+  };
+  return {{"reachedBy", names(policy::Direction::kTo, &policy::Judgement::in)},
+          {"reachesBy", names(policy::Direction::kFrom, &policy::Judgement::out)}};
+}
+
+policy::InForce NowOf(const rules::InForce& in_force, const Attachment& attachment) {
+  const std::string owner = state::HostVethName(attachment.id);
+  return in_force.OfAny(attachment.record ? AddressesOnly(attachment.record->ipam.addresses)
+                                          : in_force.AddressesOf(owner));
 }
 
 bool HasNamespace(const policy::End& end) {
@@ -104,16 +122,23 @@ std::string Text(const policy::End& end) {
 
 Holders FindHolders(state::Host& host, const Inventory& inventory) {
   Holders holders{.of_node = host.net.AllAddresses()};
+  const rules::InForce in_force(host);
   for (const Attachment& attachment : inventory.attachments) {
     if (!attachment.record) {
+      for (const Ip& address : in_force.AddressesOf(state::HostVethName(attachment.id))) {
+        holders.allocations.push_back({.end = {.workload = cni::WorkloadOf(attachment.labels),
+                                               .address = address,
+                                               .in_force = in_force.Of(address)}});
+      }
       continue;
     }
     for (const Cidr& cidr : attachment.record->ipam.addresses) {
       holders.subnets.insert(Cidr{cidr.Network(), cidr.prefix_length});
       if (attachment.state != State::kDead) {
-        holders.allocations.push_back(
-            {.end = {.workload = attachment.record->Workload(), .address = cidr.address},
-             .created = attachment.record->created});
+        holders.allocations.push_back({.end = {.workload = attachment.record->Workload(),
+                                               .address = cidr.address,
+                                               .in_force = in_force.Of(cidr.address)},
+                                       .created = attachment.record->created});
       }
     }
   }
@@ -134,9 +159,7 @@ std::vector<RuleCount> CountByRule(state::Host& host) {
   std::vector<RuleCount> counts;
   for (const auto& [name, counted] : host.policy.Program().Counters()) {
     const auto found = counters.find(name);
-    const nft::Counter counter = found != counters.end()
-                                     ? found->second
-                                     : nft::Counter{.name = name, .comment = "not in the kernel"};
+    const nft::Counter counter = found != counters.end() ? found->second : nft::Counter();
     const std::size_t begin = counter.comment.starts_with(kWord) ? kWord.size() : 0;
     counts.push_back({counted, counter.packets, counter.comment.substr(begin)});
   }
@@ -155,12 +178,13 @@ Json RuleJson(const RuleCount& count) {
           {"allowed", packets_if(What::kAllowed)},
           {"refused", packets_if(What::kRefused)},
           {"wouldBeRefused", packets_if(What::kWouldBeRefused)},
-          {"since", count.since}};
+          {"since", OrNull(count.since)}};
 }
 
 Json PoliciesJson(state::Host& host, const Attachment& attachment) {
   const policy::Program& program = host.policy.Program();
-  if (program.empty() || !attachment.record || !attachment.record->Has(cni::Part::kForward)) {
+  const policy::InForce now = NowOf(rules::InForce(host), attachment);
+  if (program.empty() || !now.is_here) {
     return {};
   }
   const cni::Workload workload = cni::WorkloadOf(attachment.labels);
@@ -174,7 +198,7 @@ Json PoliciesJson(state::Host& host, const Attachment& attachment) {
   std::erase_if(refusals, [&](const RuleCount& count) {
     return count.what == What::kAllowed || !about.contains(count.policy);
   });
-  Json json = ReachJson(program, workload);
+  Json json = ReachJson(program, workload, now);
   json["refusals"] = ArrayOf(refusals, RuleJson);
   return json;
 }

@@ -19,6 +19,7 @@
 #include "plugin/cli/inventory.h"
 #include "plugin/policy/judge.h"
 #include "plugin/policy/program.h"
+#include "plugin/rules/in_force.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -45,9 +46,11 @@ struct FilesNow {
 // and the fix.
 void RemarkOnUnseen(const FindingList& unseen);
 
-// Returns the policies about connections to an allocation, and from it: "namespaces, api (audit)";
-// "-" if there are none.
-[[nodiscard]] Json ReachJson(const policy::Program& program, const cni::Workload& workload);
+// Returns the policies in force about connections to an allocation, and from it: "namespaces, api
+// (audit)"; "-" if there are none; "unknown" if `now`, what is in force, is not of `program`.
+[[nodiscard]] Json ReachJson(const policy::Program& program,
+                             const cni::Workload& workload,
+                             const policy::Judgement& now);
 
 // Returns "prod/api/web", the address if there are no Nomad labels, "node" or "outside".
 [[nodiscard]] std::string Text(const policy::End& end);
@@ -66,13 +69,16 @@ struct Holders {
 };
 [[nodiscard]] Holders FindHolders(state::Host& host, const Inventory& inventory);
 
+// Returns what is in force for an attachment, as for its first address.
+[[nodiscard]] policy::InForce NowOf(const rules::InForce& in_force, const Attachment& attachment);
+
 // Returns the kernel's counters by name. A counter's comment is "since 2026-11-24T06:40:00Z".
 [[nodiscard]] std::map<std::string, nft::Counter> ReadCounters(state::Host& host);
 
 // A rule, and its count for all allocations of the node.
 struct RuleCount : policy::CounterOf {
   std::uint64_t packets = 0;
-  std::string since;  // "2026-11-24T06:40:00Z"
+  std::string since;  // "2026-11-24T06:40:00Z"; empty: no allocation here needs the rule
 };
 // Returns the count of each rule, sorted by rule.
 [[nodiscard]] std::vector<RuleCount> CountByRule(state::Host& host);

@@ -143,6 +143,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
     attachment::EnsureSegment(host, record.Finished());  // with the gateway's addresses
     attachment::Publish(host, record);
   }
+  RequireJudgedTraffic(session, record);
   cni::Result result = ResultFor(acquired.result, config);
   link::ConfigureContainer(host, container, veth, result, config.link);
   link::AnnounceIfNeeded(container, veth, record, config.ipam.requested);

@@ -65,6 +65,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
     return Answer(
         host, std::move(session.own), record, [] {}, print);
   }
+  RequireJudgedTraffic(session, record);
   const auto remove_rules = [&] {
     attachment::UndoParts(host, record, type.parts);
     if (earlier) {

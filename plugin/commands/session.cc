@@ -70,7 +70,8 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
   link::Container container = link::OpenContainer(request, host.netns);
   ReadNodesOwn(type,
-               is_add && type.Provides(cni::Part::kForward) && !host.policy.AreApplied(),
+               is_add && (type.ProvidesRules() || type.Provides(cni::Part::kLink)) &&
+                   !host.policy.AreApplied(),
                config.rules);
   if (is_add) {
     config = rules::WithoutUnsupportedDefaults(std::move(config), host);
@@ -107,6 +108,21 @@ state::Record RequireRecord(const Session& session, std::optional<state::Record>
                session.container.id.inode));
   }
   return *std::move(record);
+}
+
+void RequireJudgedTraffic(Session& session, const state::Record& record) {
+  if (session.host.policy.Program().empty()) {
+    return;
+  }
+  for (const Finding& finding : rules::FindUnseenTraffic(session.host, {record.Finished()})) {
+    if (finding.severity == Finding::Severity::kFault &&
+        (session.config.rules.policy_required || config::ReadNodeConfig().policy_required)) {
+      throw Error(Code::kConflict,
+                  finding.text,
+                  finding.fix.command.empty() ? finding.fix.advice : finding.fix.Line());
+    }
+    LogLine("{}", finding.TextWithFix());
+  }
 }
 
 Removal BeginRemoval(const cni::Request& request) {

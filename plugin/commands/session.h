@@ -42,6 +42,10 @@ struct Session {
 [[nodiscard]] state::Record RequireRecord(const Session& session,
                                           std::optional<state::Record> record);
 
+// Names on stderr what policies cannot judge of `record`, whose ADD is at work, although a policy
+// selects it. Throws kConflict instead if policies are required on this node.
+void RequireJudgedTraffic(Session& session, const state::Record& record);
+
 // The state of a DEL. It continues after errors, and reports them together.
 struct Removal {
   state::Host host;

@@ -50,9 +50,9 @@ void CheckForAdd(const JsonView& config, const cni::Args& args) {
 }
 
 // The reference firewall, portmap and loopback plugins never read CNI_ARGS: under their names it
-// holds only labels, and a mistake in it must not fail the command. But policies select allocations
-// by their labels, and the part kForward applies policies. If a mistake in a job's own arguments
-// hid its labels, the job would escape the policies.
+// holds only labels. But policies select allocations by their labels, whichever parts they have. If
+// a mistake in a job's own arguments hid its labels, the job would escape the policies. So only
+// loopback ignores mistakes, and every command that must work all the same.
 cni::Args ParseArgsFor(const cni::PluginType& type,
                        const cni::Request& request,
                        const JsonView& config) {
@@ -63,8 +63,7 @@ cni::Args ParseArgsFor(const cni::PluginType& type,
     }
     return args;
   } catch (const Error&) {
-    const bool labels_decide =
-        request.verb == cni::Verb::kAdd && type.Provides(cni::Part::kForward);
+    const bool labels_decide = request.verb == cni::Verb::kAdd && type.ProvidesRules();
     if (labels_decide || type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
       throw;
     }

@@ -120,6 +120,8 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     if (const auto bit = config.FindInteger<int>("acceptMarkBit", kMaxMarkBit)) {
       rules.forward_hook.accept_mark_bit = *bit;
     }
+  }
+  if (type.ProvidesRules() || type.Provides(cni::Part::kLink)) {
     if (const JsonView policy = config.Find("policy")) {
       rules.policy_required = policy.FindBool("required").value_or(false);
     }

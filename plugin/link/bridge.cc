@@ -421,10 +421,12 @@ void DescribeBridge(state::Host& host, state::Record& record) {
   if (neighbour && neighbour->link.bridge == name &&
       FindHostVeth(host.net, neighbour->id, Recorded::kYes)) {
     link.adopted = neighbour->link.adopted;
+    link.made_by_us = neighbour->link.made_by_us;
     return;
   }
   if (const std::optional<rtnl::Link> bridge = host.net.FindLink(name)) {
     link.adopted = !IsOursAlone(host.net, *bridge);
+    link.made_by_us = IsMadeByUs(*bridge);
     // The kernel also finds a link by an alternative name, but packets come in by its name.
     link.bridge = bridge->name;
     link.gateway_ifname = link.gateway_ifname == name ? bridge->name : link.gateway_ifname;
@@ -435,6 +437,7 @@ void DescribeBridge(state::Host& host, state::Record& record) {
   link.adopted = std::ranges::any_of(others.records(), [&](const state::Record& other) {
     return other.link.bridge == name && other.link.adopted;
   });
+  link.made_by_us = !link.adopted;
 }
 
 BridgeAndGateway RequireBridgeAndGateway(state::Host& host, const config::LinkSpec& link) {

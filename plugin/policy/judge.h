@@ -11,11 +11,19 @@
 
 namespace nomad_bridge::policy {
 
+// What the kernel has for the address of an end.
+struct InForce : Judgement {
+  bool is_here = false;  // the address of an allocation; else it counts as outside
+
+  auto operator<=>(const InForce&) const = default;
+};
+
 // One end of a connection: an allocation of this node, the node itself, or any other address.
 struct End {
   std::optional<cni::Workload> workload;
-  std::optional<Ip> address;  // nullopt: an address that is in no list
+  std::optional<Ip> address;  // nullopt: an address that is in no list; of the node: not known
   bool is_node = false;
+  std::optional<InForce> in_force;  // nullopt: what the policies have for the workload
 };
 
 struct Connection {
@@ -33,6 +41,10 @@ struct Opinion {
 
 struct Answer {
   bool is_allowed = true;
+  // If either is set, the answer is not known. The kernel judges an end by a chain that the
+  // policies do not have; or the answer depends on the node's address.
+  std::string unknown_chain;
+  bool needs_address = false;
   Opinion source;
   Opinion target;  // not filled in if the source's policies refuse the connection
 

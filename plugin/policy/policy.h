@@ -29,8 +29,8 @@
 
 namespace nomad_bridge::policy {
 
-// Selects workloads by globs (glob.h). An empty job or group matches all. A job also matches through
-// its parent: "etl" selects "etl/periodic-1700000000", too.
+// Selects workloads by globs (glob.h). An empty job or group matches all. A job also matches
+// through its parent: "etl" selects "etl/periodic-1700000000", too.
 struct Selector {
   std::string nomad_namespace;
   std::string job;

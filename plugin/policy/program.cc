@@ -273,11 +273,16 @@ class Maker {
 
 }  // namespace
 
+bool Refuses(std::string_view chain) {
+  return chain.find(kAudit) == chain.npos;
+}
+
 bool Judgement::MayRefuse() const {
-  const auto refuses = [](const std::optional<std::string>& chain) {
-    return chain && chain->find(kAudit) == std::string::npos;
-  };
-  return refuses(in) || refuses(out);
+  return ClosesIn() || (out && Refuses(*out));
+}
+
+bool Judgement::ClosesIn() const {
+  return in && Refuses(*in);
 }
 
 Program::Program(const Policies& policies) : Program(Write(policies)) {}

@@ -21,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ip.h"
@@ -68,6 +69,9 @@ struct Chain {
   auto operator<=>(const Chain&) const = default;
 };
 
+// Returns whether the chain of that name refuses anything, and does not only count.
+[[nodiscard]] bool Refuses(std::string_view chain);
+
 // The sets and chains of one kind of allocation.
 struct Judgement {
   std::vector<std::string> sets;   // that its addresses are members of
@@ -75,8 +79,10 @@ struct Judgement {
   std::optional<std::string> out;  // chain for what it sends; nullopt: nothing is judged
 
   [[nodiscard]] bool IsAny() const { return in || out; }
-  // Returns whether the policies may refuse anything. Audited policies refuse nothing.
+  // Returns whether the policies may refuse anything; whether they may refuse what reaches it.
+  // Audited policies refuse nothing.
   [[nodiscard]] bool MayRefuse() const;
+  [[nodiscard]] bool ClosesIn() const;
   auto operator<=>(const Judgement&) const = default;
 };
 
@@ -105,6 +111,8 @@ class Program {
 
   // Returns whether there are no policies.
   [[nodiscard]] bool empty() const { return index_.selectors.empty(); }
+  // Returns whether any policy with `to` refuses what it does not allow.
+  [[nodiscard]] bool ClosesAny() const { return index_.closes_any; }
   // Returns a hash of the policies; empty without policies.
   [[nodiscard]] const std::string& Revision() const { return revision_; }
 

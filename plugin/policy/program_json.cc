@@ -22,7 +22,7 @@ void from_json(const json& from, Selector& selector) {
   from.at(1).get_to(selector.job);
   from.at(2).get_to(selector.group);
 }
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Index, selectors, peers, has_same_namespace)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Index, selectors, peers, has_same_namespace, closes_any)
 
 // A word, {"addresses": "office"}, or a selector.
 void to_json(json& to, const Peer& peer) {
@@ -65,7 +65,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Policy,
 
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr int kHashDigits = 16;
 
 // Calls `read` with the document in `text`.
@@ -92,6 +92,7 @@ std::string Write(const Policies& policies) {
   json lists = json::object();
   for (const Policy& policy : policies.policies) {
     index.selectors.push_back(policy.selector);
+    index.closes_any |= policy.direction == Direction::kTo && !policy.is_audited;
     json line = policy;
     json& names = line["lists"] = json::object();
     for (const Peer* const peer : PeersOf(policy)) {

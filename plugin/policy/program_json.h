@@ -27,6 +27,7 @@ struct Index {
   std::vector<Selector> selectors;  // of each policy, in their order
   std::vector<Selector> peers;      // that policies name, each once
   bool has_same_namespace = false;  // some policy names this peer
+  bool closes_any = false;          // some policy with `to` is not audited
 };
 
 struct CompiledPolicy {

@@ -23,12 +23,12 @@ bool PassesFramesToIpChains(const rtnl::Link& bridge) {
   return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
-// Returns whether policies may refuse something to `record`, and the kernel lacks the bridge
-// family. With that family, our table keeps packets with link-local addresses from bypassing
-// policies.
+// Returns whether policies may refuse something at the ports of the bridge, and the kernel lacks
+// the bridge family. With that family, our table keeps packets with link-local addresses from
+// bypassing policies.
 bool LacksBridgeFamily(state::Host& host, const state::Record& record) {
-  return JudgementOf(record, host.policy.Program()).MayRefuse() &&
-         !firewall::HasBridgeFamily(host.nft);
+  const state::Record::Policy policy = WithPolicies(record, host.policy.Program()).rules.policy;
+  return (policy.MayRefuse() || policy.judges_ports) && !firewall::HasBridgeFamily(host.nft);
 }
 
 // Returns why policies do not see the traffic of `record` on `bridge`, if only the operator can
@@ -102,6 +102,27 @@ std::string KeyOf(state::Host& host, const state::Record& record) {
 
 }  // namespace
 
+std::optional<Finding> FindUnjudged(state::Host& host, const state::Record& record) {
+  const bool is_judged = IsJudged(record) && !record.ipam.addresses.empty();
+  if (is_judged || !host.policy.Program().JudgementOf(record.Workload()).IsAny()) {
+    return std::nullopt;
+  }
+  const char* const why = record.ipam.addresses.empty() ? "it has no address"
+                          : record.HasRules() || record.Has(cni::Part::kLink)
+                              ? "the node does not see its packets, as it is behind no veth or "
+                                "bridge that is known"
+                              : "nomad-bridge has given it only its addresses";
+  return Finding{
+      .area = Finding::Area::kPolicy,
+      .owner = state::HostVethName(record.id),
+      .text = Format("policies do not apply to container '{}' of network '{}': {}",
+                     record.id.container_id,
+                     record.id.network,
+                     why),
+      .fix = Fix::Advice("use a network with a bridge of nomad-bridge, or no policy that selects "
+                         "it")};
+}
+
 std::optional<Finding> FindTaggedTraffic(state::Host& host, const state::Record& record) {
   if (!JudgementOf(record, host.policy.Program()).IsAny() || !record.link.port.vlans ||
       record.link.port.vlans->tagged.empty()) {
@@ -153,8 +174,10 @@ FindingList FindUnseenTraffic(state::Host& host, const std::vector<state::Record
   std::set<std::string> found;  // names of bridges
   std::set<std::string> looked_at;
   for (const state::Record& record : records) {
-    if (std::optional<Finding> tagged = FindTaggedTraffic(host, record)) {
-      all.push_back(*std::move(tagged));
+    for (const auto find : {&FindUnjudged, &FindTaggedTraffic}) {
+      if (std::optional<Finding> finding = find(host, record)) {
+        all.push_back(*std::move(finding));
+      }
     }
     if (host.policy.Program().empty() ||
         (record.link.foreign_ports.empty() && !looked_at.insert(KeyOf(host, record)).second)) {

@@ -32,14 +32,17 @@ void RequireBridgeNetfilter(state::Host& host,
                             const rtnl::Link& bridge,
                             const state::Record& record);
 
+// Returns a finding if a policy selects `record`, and policies cannot be in force for it.
+[[nodiscard]] std::optional<Finding> FindUnjudged(state::Host& host, const state::Record& record);
+
 // Returns a finding if policies apply to `record`, and it may send VLAN tags (vlanTrunk). A bridge
 // does not hand over tagged traffic to nf_tables, so no policy sees it.
 [[nodiscard]] std::optional<Finding> FindTaggedTraffic(state::Host& host,
                                                        const state::Record& record);
 
-// Returns what CheckBridgeNetfilter() and FindTaggedTraffic() find for `records`, once per bridge.
-// Includes bridges of another plugin, if their attachments have only rules of ours. Only informs
-// people, and refuses nothing.
+// Returns what CheckBridgeNetfilter(), FindUnjudged() and FindTaggedTraffic() find for `records`,
+// once per bridge. Includes bridges of another plugin, if their attachments have only rules of
+// ours. Only informs people, and refuses nothing.
 [[nodiscard]] FindingList FindUnseenTraffic(state::Host& host,
                                             const std::vector<state::Record>& records);
 

@@ -1,8 +1,6 @@
 #include "plugin/rules/check_ruleset.h"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -19,6 +17,7 @@
 #include "plugin/rules/policy_tables.h"
 #include "plugin/rules/stale_conntrack.h"
 #include "plugin/rules/tables.h"
+#include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
@@ -26,16 +25,6 @@ namespace {
 
 using firewall::About;
 using firewall::ForwardHook;
-
-// Returns "since 2026-11-24T06:40:00Z", the comment of new counters.
-std::string Since() {
-  std::array<char, sizeof "since 2026-11-24T06:40:00Z"> text{};
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  std::strftime(text.data(), text.size(), "since %Y-%m-%dT%H:%M:%SZ", &utc);
-  return text.data();
-}
 
 // Returns whether the tables were made in this boot, by this release, with the policies in force.
 // What else they are is in `about` alone.
@@ -81,14 +70,28 @@ void RequireSameMarkBit(const state::Record& record, const std::vector<state::Re
   }
 }
 
+// Policies make a bridge of ours hand over the packets between its ports, also those of IPv6
+// link-local addresses. The tables of iptables must accept what our chains have judged.
+bool HasHandedOver(const state::Record& record) {
+  return !record.rules.policy.revision.empty() && record.IsLive(cni::Part::kLink) &&
+         record.link.made_by_us;
+}
+
 // Returns the hooks that `records` need, each chain once for each family.
 std::vector<ForwardHook> HooksOf(const std::vector<state::Record>& records, int mark_bit) {
   std::vector<ForwardHook> hooks;
-  for (const state::Record& record : records) {
-    ForwardHook hook = record.rules.forward_hook;
+  const auto add = [&](ForwardHook hook) {
     hook.accept_mark_bit = mark_bit;
-    if (IsForwardedFor(record) && !Contains(hooks, hook)) {
+    if (!Contains(hooks, hook)) {
       hooks.push_back(std::move(hook));
+    }
+  };
+  for (const state::Record& record : records) {
+    if (IsForwardedFor(record)) {
+      add(record.rules.forward_hook);
+    }
+    if (HasHandedOver(record)) {
+      add({.ipv6 = true});
     }
   }
   return hooks;
@@ -105,7 +108,6 @@ class Wanted {
       Append(elements_, ElementsOf(record));
       Need(record);
     }
-    Append(elements_, ListElements(host.policy.Program()));
     needed_ = live_;
     if (added != nullptr) {
       needed_.push_back(added->Finished());
@@ -125,19 +127,25 @@ class Wanted {
 
   [[nodiscard]] firewall::Goal Goal() const {
     const policy::Program& program = host_.policy.Program();
-    return {.tables = NodeTables(
-                mark_bit_,
-                // All records together might show that the table is no longer needed. It stays, so
-                // that it does not come and go with the attachments of one network.
-                needs_port_filter_ ||
-                    host_.nft.FindTable(firewall::TableId(nft::TableFamily::kBridge)).has_value(),
-                {.program = program, .kinds = kinds_, .created = Since()}),
-            .about = {.accept_mark_bit = mark_bit_,
-                      .boot = host_.boot,
-                      .tables_revision = kTablesRevision,
-                      .policy_revision = program.Revision()},
-            .elements = elements_,
-            .forward_hooks = HooksOf(needed_, mark_bit_)};
+    // All records together might show that the table is no longer needed. It stays, so that it does
+    // not come and go with the attachments of one network.
+    const bool has_port_filter =
+        needs_port_filter_ ||
+        host_.nft.FindTable(firewall::TableId(nft::TableFamily::kBridge)).has_value();
+    firewall::Goal goal = {
+        .tables = NodeTables(mark_bit_, has_port_filter, {.program = program, .kinds = kinds_}),
+        .about = {.accept_mark_bit = mark_bit_,
+                  .boot = host_.boot,
+                  .tables_revision = kTablesRevision,
+                  .policy_revision = program.Revision()},
+        .elements = elements_,
+        .exact = {.sets = PolicySets(), .owners = {}},
+        .forward_hooks = HooksOf(needed_, mark_bit_)};
+    Append(goal.elements, ListElements(program, goal.tables));
+    for (const state::Record& record : live_) {
+      goal.exact.owners.insert(state::HostVethName(record.id));
+    }
+    return goal;
   }
 
  private:
@@ -213,8 +221,12 @@ void MakeChainsAhead(state::Host& host, const std::vector<state::Record>& judged
   for (const state::Record& record : judged) {
     AddKind(record, kinds);
   }
-  firewall::Change change = {.make = {.id = firewall::TableId()}};
-  AddPolicies(program, kinds, Since(), change.make);
+  firewall::Change change = {.make = {{.id = firewall::TableId()}}};
+  if (const nft::TableId ports = firewall::TableId(nft::TableFamily::kBridge);
+      host.nft.FindTable(ports)) {
+    change.make.push_back({.id = ports});
+  }
+  AddPolicies(program, kinds, change.make);
   if (const std::optional<Error> refusal = firewall::ChangeElements(host.nft, change).refusal) {
     throw Error(*refusal);
   }
@@ -252,12 +264,13 @@ bool CheckTables(state::Host& host, const std::vector<state::Record>& records, F
 
 void EnsureTables(state::Host& host, const state::Record& record) {
   const std::optional<About> about = firewall::FindAbout(host.nft);
-  const ForwardHook& hook = record.rules.forward_hook;
+  const int mark_bit = record.rules.forward_hook.accept_mark_bit;
   const bool is_forwarded = HasForwardHook(record) && record.Has(cni::Part::kForward);
-  if (!IsCurrent(about, host) || (is_forwarded && about->accept_mark_bit != hook.accept_mark_bit)) {
+  if (!IsCurrent(about, host) || (is_forwarded && about->accept_mark_bit != mark_bit)) {
     RepairRuleset(host, &record);
-  } else if (is_forwarded) {
-    static_cast<void>(firewall::Compare(host.nft, {.forward_hooks = {hook}}, Mode::kRepair));
+  } else if (const auto hooks = HooksOf({record.Finished()}, about->accept_mark_bit);
+             !hooks.empty()) {
+    static_cast<void>(firewall::Compare(host.nft, {.forward_hooks = hooks}, Mode::kRepair));
   }
 }
 

@@ -51,9 +51,7 @@ class Transaction {
     // does not count as free only because somebody flushed its element.
     EnsureTables(host_, record_);
     change_.remove = FindEarlierPolicy(host_, record_);
-    if (record_.rules.policy != policy::Judgement()) {
-      change_.make = TableOfKind(host_.policy.Program(), record_.Workload());
-    }
+    change_.make = TablesOfKind(host_.policy.Program(), record_);
     for (int repairs = 0;;) {
       const firewall::ChangeOutcome outcome = Try();
       if (outcome.conflict) {

@@ -11,6 +11,8 @@
 #include "firewall/port_filter.h"
 #include "firewall/table.h"
 #include "plugin/rules/policy_admission.h"
+#include "plugin/rules/policy_ports.h"
+#include "plugin/rules/policy_tables.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
@@ -62,26 +64,12 @@ bool IsSourceChecked(const state::Record& record) {
   return record.Has(cni::Part::kLink) && record.link.port.source_check;
 }
 
-// Returns the attachment's bridge ports, if the node forwards for it.
-std::vector<std::string> ForwardedPorts(const state::Record& record) {
-  if (!record.Has(cni::Part::kForward)) {
-    return {};
-  }
-  return record.link.bridge.empty() ? record.link.foreign_ports
-                                    : std::vector{state::HostVethName(record.id)};
-}
-
 // Returns the ports that table bridge isolates from each other. Without br_netfilter no rule of
 // table inet sees a packet between two ports of one bridge.
 std::vector<std::string> IsolatedPorts(const state::Record& record) {
-  return record.rules.ingress == firewall::Ingress::kIsolated ? ForwardedPorts(record)
-                                                              : std::vector<std::string>();
-}
-
-// Returns the ports on which table bridge drops link-local addresses. Policies do not cover these
-// addresses, so allocations could use them to bypass policies.
-std::vector<std::string> JudgedPorts(const state::Record& record) {
-  return record.rules.policy.MayRefuse() ? ForwardedPorts(record) : std::vector<std::string>();
+  const bool is_isolated =
+      record.Has(cni::Part::kForward) && record.rules.ingress == firewall::Ingress::kIsolated;
+  return is_isolated ? PortsOf(record) : std::vector<std::string>();
 }
 
 std::vector<nft::Element> PortElements(const state::Record& record, const std::string& comment) {
@@ -89,23 +77,14 @@ std::vector<nft::Element> PortElements(const state::Record& record, const std::s
   for (const std::string& port : IsolatedPorts(record)) {
     elements.push_back(firewall::PortElement(firewall::kIsolated, port, comment));
   }
-  for (const std::string& port : JudgedPorts(record)) {
-    elements.push_back(firewall::PortElement(kJudgedPorts, port, comment));
-  }
   return elements;
 }
 
 // Returns the elements by which policies recognize the attachment's packets: its addresses with the
-// interfaces that the packets come in by. Empty if there are no policies.
+// interfaces that the packets come in by.
 std::vector<nft::Element> SourceInterfaceElements(const state::Record& record,
                                                   const std::string& comment) {
-  if (record.rules.policy.revision.empty()) {
-    return {};
-  }
-  std::set<std::string> links(record.link.foreign_host_ifnames.begin(),
-                              record.link.foreign_host_ifnames.end());
-  links.insert({record.link.bridge, record.link.gateway_ifname});
-  links.erase("");
+  const std::set<std::string> links = SourceInterfaces(record);
   std::vector<nft::Element> elements;
   for (const Cidr& cidr : record.ipam.addresses) {
     for (const std::string& link : links) {
@@ -115,6 +94,24 @@ std::vector<nft::Element> SourceInterfaceElements(const state::Record& record,
                           .key = std::move(key),
                           .comment = comment});
     }
+  }
+  return elements;
+}
+
+// Returns all elements that policies need; none if there are no policies, or if they cannot be in
+// force for the attachment.
+std::vector<nft::Element> ElementsForPolicies(const state::Record& record,
+                                              const std::string& comment) {
+  if (record.rules.policy.revision.empty() || !IsJudged(record)) {
+    return {};
+  }
+  std::vector<nft::Element> elements = PolicyElements(record, comment);
+  Append(elements, SourceInterfaceElements(record, comment));
+  Append(elements, PolicyPortElements(record, comment));
+  if (record.Has(cni::Part::kLink) && record.link.made_by_us) {
+    std::vector<std::uint8_t> pair = firewall::NameKey(record.link.bridge);
+    Append(pair, firewall::NameKey(record.link.bridge));
+    elements.push_back({.set = kSameBridge, .key = std::move(pair)});
   }
   return elements;
 }
@@ -144,7 +141,10 @@ std::vector<firewall::AddressPolicy> AddressPolicies(const state::Record& record
 }  // namespace
 
 bool NeedsPortFilter(const state::Record& record) {
-  return IsSourceChecked(record) || !IsolatedPorts(record).empty() || !JudgedPorts(record).empty();
+  const state::Record::Policy& policy = record.rules.policy;
+  const bool is_judged =
+      IsJudged(record) && !PortsOf(record).empty() && (policy.judges_ports || policy.MayRefuse());
+  return IsSourceChecked(record) || !IsolatedPorts(record).empty() || is_judged;
 }
 
 std::vector<nft::Element> ElementsOf(const state::Record& record) {
@@ -161,16 +161,12 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   if (record.Has(cni::Part::kPorts)) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
-  if (record.Has(cni::Part::kForward)) {
-    Append(elements, PolicyElements(record, comment));
-    Append(elements, SourceInterfaceElements(record, comment));
+  // Only if the attachment has elements of its own: without those, no rule would use the interface
+  // elements. Policies do not use them.
+  if (!elements.empty()) {
+    Append(elements, InterfaceElements(record, comment));
   }
-  // Interface elements come last, and only if the attachment has elements of its own. Without
-  // those, no rule would use the interface elements.
-  if (elements.empty()) {
-    return {};
-  }
-  Append(elements, InterfaceElements(record, comment));
+  Append(elements, ElementsForPolicies(record, comment));
   return elements;
 }
 
@@ -188,6 +184,7 @@ cni::Parts PartsOf(const nft::Element& element) {
     case firewall::Role::kNone:
       return {};
     case firewall::Role::kAny:
+    case firewall::Role::kJudged:
       return {kLink, kMasquerade, kForward, kPorts};
     case firewall::Role::kForwarding:
       return {kForward};

@@ -1,6 +1,5 @@
 #include "plugin/rules/policy_admission.h"
 
-#include <linux/if_ether.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
 
@@ -19,17 +18,13 @@ constexpr const char* kJudgeToNode = "judge_to_node";
 constexpr const char* kUnknown = "unknown";
 constexpr const char* kGoesOn = "goes_on";
 constexpr const char* kAnswers = "answers";
-constexpr const char* kLinkLocal = "link_local";
-// nft's dstnat in the bridge family: before the bridge hands a frame over to the IP chains, which
-// may change its route.
-constexpr int kBridgeDstnat = -300;
 
 firewall::SetRow FlowSet(std::string_view noun) {
   using enum nft::Type;
   return {.noun = noun,
           .key = {kIpv4Addr, kIpv4Addr, kInetProto, kInetService},
           .data = {},
-          .role = firewall::Role::kForwarding,
+          .role = firewall::Role::kJudged,
           .flags = nft::kDynamic,
           .size = kMaxFlows,
           .timeout_ms = kFlowTimeoutMs};
@@ -38,24 +33,29 @@ firewall::SetRow FlowSet(std::string_view noun) {
 std::vector<firewall::SetRow> Sets() {
   using enum nft::Type;
   using firewall::Role;
-  return {{kPolicyIn, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
-          {kPolicyOut, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
-          {kAnswersIn, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
-          {kAnswersOut, {kIpv4Addr}, {kVerdict}, Role::kForwarding},
-          {kJudged, {kIpv4Addr}, {}, Role::kForwarding},
-          {kSourceInterfaces, {kIpv4Addr, kIfname}, {}, Role::kForwarding},
+  return {{kPolicyIn, {kIpv4Addr}, {kVerdict}, Role::kJudged},
+          {kPolicyOut, {kIpv4Addr}, {kVerdict}, Role::kJudged},
+          {kAnswersIn, {kIpv4Addr}, {kVerdict}, Role::kJudged},
+          {kAnswersOut, {kIpv4Addr}, {kVerdict}, Role::kJudged},
+          {kHere, {kIpv4Addr}, {}, Role::kJudged},
+          {kSameBridge, {kIfname, kIfname}, {}, Role::kAny},
+          {kJudged, {kIpv4Addr}, {}, Role::kJudged},
+          {kSourceInterfaces, {kIpv4Addr, kIfname}, {}, Role::kJudged},
+          {.noun = kCut,
+           .key = {kCtId},
+           .data = {},
+           .role = Role::kNone,
+           .flags = nft::kDynamic,
+           .size = kMaxCut,
+           .timeout_ms = kCutTimeoutMs},
           FlowSet(kRefusedFlows),
           FlowSet(kAuditedFlows)};
 }
 
-std::vector<firewall::SetRow> PortSets() {
-  return {{kJudgedPorts, {nft::Type::kIfname}, {}, firewall::Role::kForwarding}};
-}
-
 std::vector<firewall::SetRow> Shapes() {
   using enum nft::Type;
-  return {{kSelected, {kIpv4Addr}, {}, firewall::Role::kForwarding},
-          {kPrefixes, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
+  return {{kSelected, {kIpv4Addr}, {}, firewall::Role::kJudged},
+          {kPrefixes, {kIpv4Addr}, {}, firewall::Role::kJudged}};
 }
 
 // Judges only new connections. Connections that conntrack knows go on.
@@ -70,8 +70,8 @@ nft::Chain Admission(const char* name, Point point, const char* judge) {
               // packet that looked like an answer may have created that connection. So every SYN
               // is judged.
               nft::Rule().TcpBegins().Goto(judge),
-              // ct mark 0x6e626375 goto refuse
-              nft::Rule().CtMark(kCutMark).Goto(kRefuse),
+              // ct id @cut update @cut { ct id timeout 6d } goto refuse
+              nft::Rule().CtIdIn(kCut).KeepCtIdIn(kCut, kCutTimeoutMs).Goto(kRefuse),
           }};
 }
 
@@ -114,9 +114,17 @@ std::vector<nft::Rule> JudgeSource() {
   return rules;
 }
 
+// Reached by packets that policies let pass. A new connection is never one that was cut, even if
+// conntrack gives it the same id.
+nft::Rule Uncut() {
+  // delete @cut { ct id }
+  return nft::Rule().DeleteCtIdFrom(kCut);
+}
+
 nft::Chain JudgeToNode() {
   nft::Chain chain = {.name = kJudgeToNode, .rules = Unjudged()};
   Append(chain.rules, JudgeSource());
+  chain.rules.push_back(Uncut());
   return chain;
 }
 
@@ -126,10 +134,10 @@ std::vector<nft::Rule> DropBorrowed() {
   std::vector<nft::Rule> rules;
   rules.reserve(kFamilies.size());
   for (const Family family : kFamilies) {
-    // ip saddr @alloc4 ip saddr . iifname != @comes_by4 drop
+    // ip saddr @here4 ip saddr . iifname != @comes_by4 drop
     rules.push_back(nft::Rule()
                         .Only(family)
-                        .SaddrIn(SetName(firewall::kAlloc, family))
+                        .SaddrIn(SetName(kHere, family))
                         .SaddrAndIifnameNotIn(SetName(kSourceInterfaces, family))
                         .Drop());
   }
@@ -148,6 +156,7 @@ nft::Chain Judge() {
     chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kPolicyIn, family)));
   }
   Append(chain.rules, DropBorrowed());
+  chain.rules.push_back(Uncut());
   return chain;
 }
 
@@ -233,8 +242,48 @@ nft::Chain RecordAnd(const char* name, std::string_view noun, std::vector<nft::R
   return chain;
 }
 
-std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
-  return {Refuse(),
+// Without policies, the rules of iptables may not see packets between two ports of a bridge. With
+// them they do, and must not drop what they let pass before: packets from or to link-local
+// addresses, and addresses that allocations have added. Our chains have judged these packets.
+nft::Chain SameBridge(int mark_bit) {
+  // Added to firewall's chain.
+  return {.name = firewall::kForwardChain,
+          .rules = {
+              // iifname . oifname @same_bridge meta mark set meta mark | 0x1000 accept
+              nft::Rule().IfnamesIn(kSameBridge).SetMarkBit(mark_bit).Accept(),
+          }};
+}
+nft::Chain UnmarkSameBridge(int mark_bit) {
+  return {
+      .name = firewall::kUnmark,
+      .rules = {
+          // meta mark & 0x1000 == 0x1000 iifname . oifname @same_bridge
+          //   meta mark set meta mark & 0xffffefff accept
+          nft::Rule().MarkBitIsSet(mark_bit).IfnamesIn(kSameBridge).ClearMarkBit(mark_bit).Accept(),
+      }};
+}
+
+// Table bridge, which judges what goes to an added address, knows no connections.
+nft::Chain MarkAnswers() {
+  nft::Chain chain = {.name = firewall::kTranslated};
+  for (const Family family : kFamilies) {
+    // ct state established,related ip daddr != @here4 iifname . iifname @same_bridge
+    //   meta priority set 6e62:6120
+    chain.rules.push_back(nft::Rule()
+                              .CtState(nft::kCtEstablished | nft::kCtRelated)
+                              .Only(family)
+                              .DaddrNotIn(SetName(kHere, family))
+                              .IifnameTwiceIn(kSameBridge)
+                              .SetPriority(kAnswerPriority));
+  }
+  return chain;
+}
+
+std::vector<nft::Chain> Chains(int accept_mark_bit) {
+  return {MarkAnswers(),
+          SameBridge(accept_mark_bit),
+          UnmarkSameBridge(accept_mark_bit),
+          Refuse(),
           RecordAnd(kRecordAndRefuse, kRefusedFlows, {nft::Rule().Goto(kRefuse)}),
           RecordAnd(kRecordAndDrop, kRefusedFlows, {nft::Rule().Drop()}),
           RecordAnd(kRecordAudited, kAuditedFlows, {}),
@@ -247,52 +296,9 @@ std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
           Admission("admit_to_node", Point::kInput, kJudgeToNode)};
 }
 
-// Link-local addresses are in no set of an allocation, and the rules of table inet do not see which
-// port a packet came from. So packets with such an address, or from ::, may carry only ICMPv6,
-// which finds addresses. A packet whose protocol cannot be determined is not ICMPv6.
-nft::Chain LinkLocal() {
-  const auto ipv6 = [] { return nft::Rule().Protocol(ETH_P_IPV6); };
-  constexpr std::uint8_t kAll = 0xff;
-  nft::Bytes mask = {kAll, 0xc0};
-  nft::Bytes prefix = {0xfe, 0x80};
-  mask.resize(nft::kIp6Saddr.bytes);
-  prefix.resize(nft::kIp6Saddr.bytes);
-  return {.name = kLinkLocal,
-          .rules = {
-              // meta l4proto ipv6-icmp return
-              nft::Rule().L4Proto(IPPROTO_ICMPV6).Return(),
-              // ip6 saddr fe80::/10 drop
-              ipv6().IsMasked(nft::kIp6Saddr, mask, prefix).Drop(),
-              // ip6 daddr fe80::/10 drop
-              ipv6().IsMasked(nft::kIp6Daddr, mask, prefix).Drop(),
-              // ip6 saddr :: drop
-              ipv6().Is(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes)).Drop(),
-          }};
-}
-
-std::vector<nft::Chain> PortChains(int /*accept_mark_bit*/) {
-  return {
-      LinkLocal(),
-      {.name = "from_judged",
-       .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kBridgeDstnat},
-       .rules =
-           {
-               // meta protocol ip6 iifname @judged goto link_local
-               nft::Rule().Protocol(ETH_P_IPV6).IifnameIn(kJudgedPorts).Goto(kLinkLocal),
-           }},
-      // Added to the port filter's chain.
-      {.name = "forward",
-       .rules = {
-           // meta protocol ip6 oifname @judged goto link_local
-           nft::Rule().Protocol(ETH_P_IPV6).OifnameIn(kJudgedPorts).Goto(kLinkLocal),
-       }}};
-}
-
 }  // namespace
 
 const firewall::Contributor kPolicy = {nft::TableFamily::kInet, &Sets, &Chains};
-
-const firewall::Contributor kPolicyPorts = {nft::TableFamily::kBridge, &PortSets, &PortChains};
 
 const firewall::Contributor kPolicySetShapes = {nft::TableFamily::kInet, &Shapes, [](int) {
                                                   return std::vector<nft::Chain>();

@@ -1,6 +1,5 @@
 // Decides which packets policies judge. Its base chains lead from an allocation's address to the
-// chain of its policies (policy_tables.h). It also decides which packets pass the allocation's
-// bridge port at all.
+// chain of its policies (policy_tables.h).
 //
 // Source  docs/inside/rules.md
 #pragma once
@@ -19,6 +18,10 @@ constexpr std::string_view kPolicyIn = "in";
 constexpr std::string_view kPolicyOut = "out";
 constexpr std::string_view kAnswersIn = "in_answers";
 constexpr std::string_view kAnswersOut = "out_answers";
+// The first set has the addresses of all allocations that are here and that policies know,
+// whichever parts they have. The second has pairs of a bridge that we made with itself.
+constexpr std::string_view kHere = "here";
+constexpr const char* kSameBridge = "same_bridge";
 // The first set has the addresses to or from which some policy refuses something. The second has
 // each address of an allocation with each interface by which its packets come in.
 constexpr std::string_view kJudged = "judged";
@@ -46,9 +49,17 @@ constexpr std::string_view kAuditedFlows = "audited_flows";
 constexpr std::uint32_t kMaxFlows = 4096;
 constexpr std::uint64_t kFlowTimeoutMs = 3'600'000;  // after the last packet
 
-// The conntrack mark of connections that `policy apply -cut` has ended. Without the mark, the
-// server's next packet would begin a new connection, from the server to the client.
-constexpr std::uint32_t kCutMark = 0x6e626375;
+// The priority (meta priority) of answers that go from a bridge of ours to an address of no
+// allocation. Table bridge lets them reach an allocation that has added the address. Queues treat
+// it like no priority, and a veth removes it.
+constexpr std::uint32_t kAnswerPriority = 0x6e626120;
+
+// The set of the connections that `policy apply -cut` has ended, by conntrack's id. If conntrack
+// forgot the connection instead, the server's next packet would begin a new one, from the server to
+// the client. Each packet renews the element. Conntrack keeps an idle connection for five days.
+constexpr const char* kCut = "cut";
+constexpr std::uint32_t kMaxCut = 65536;
+constexpr std::uint64_t kCutTimeoutMs = 6ULL * 24 * 3'600'000;
 
 // The mark by which the chains of policies know a probe of ours (netlink/probe). They judge it like
 // the packet of a client, but neither count nor note it. It has the mark only while it passes the
@@ -58,11 +69,6 @@ constexpr std::int32_t kAdmissionPriority = -2;  // before our chain forward
 
 // The base chains, which judge only new connections, and the maps.
 extern const firewall::Contributor kPolicy;
-
-// The chains of table bridge nomad-bridge that decide what passes the ports of judged allocations.
-extern const firewall::Contributor kPolicyPorts;
-// The set of these ports: names of host veths.
-constexpr const char* kJudgedPorts = "judged";
 
 // The shapes of sets made for policies, by the prefix of their names.
 extern const firewall::Contributor kPolicySetShapes;

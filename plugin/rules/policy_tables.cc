@@ -1,6 +1,8 @@
 #include "plugin/rules/policy_tables.h"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <set>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "firewall/about.h"
 #include "firewall/table.h"
 #include "plugin/rules/policy_admission.h"
+#include "plugin/rules/policy_ports.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -41,7 +44,7 @@ std::string PeerSetOf(const policy::Step& step, Family family) {
   if (step.peer == PeerIs::kAddress) {
     return SetFor(kPrefixes, family, step.peers);
   }
-  return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
+  return step.peer == PeerIs::kOutside ? SetName(kHere, family) : "";
 }
 
 // Turns one step of a chain into nf_tables rules: one rule, or one per family if it names
@@ -165,34 +168,77 @@ void AddSets(std::string_view noun,
              std::uint32_t flags,
              nft::Table& table) {
   for (const Family family : kFamilies) {
-    table.sets.push_back({.name = SetFor(noun, family, name),
-                          .key = {firewall::AddressType(family)},
-                          .data = {},
-                          .flags = flags});
+    AddSetOnce({.name = SetFor(noun, family, name),
+                .key = {firewall::AddressType(family)},
+                .data = {},
+                .flags = flags},
+               table);
   }
 }
 
-// Adds what attachments of `kinds` need: their chains, the sets that they are members of, and the
-// sets `selected`, which peers select.
-void AddKinds(const policy::Program& program,
-              const Kinds& kinds,
-              std::set<std::string> selected,
-              nft::Table& table) {
-  std::map<std::string_view, const policy::Chain*> chains;  // kinds may share chains
+// Returns "since 2026-11-24T06:40:00Z", the comment of new counters.
+std::string Since() {
+  std::array<char, sizeof "since 2026-11-24T06:40:00Z"> text{};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::strftime(text.data(), text.size(), "since %Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+// Adds the sets and counters that the chain names.
+void AddNamed(const policy::Chain& chain, const std::string& since, nft::Table& table) {
+  for (const policy::Step& step : chain.steps) {
+    if (step.peer == policy::Step::PeerIs::kMember) {
+      AddSets(kSelected, step.peers, 0, table);
+    } else if (step.peer == policy::Step::PeerIs::kAddress) {
+      AddSets(kPrefixes, step.peers, nft::kInterval, table);
+    }
+    const auto is_same = [&](const nft::Counter& counter) { return counter.name == step.counter; };
+    if (!step.counter.empty() && std::ranges::none_of(table.counters, is_same)) {
+      table.counters.push_back({.name = step.counter, .comment = since});
+    }
+  }
+}
+
+// Calls `add` with each chain of `kinds` once: kinds may share chains.
+template <typename Add>
+void ForEachChain(const policy::Program& program, const Kinds& kinds, const Add& add) {
+  std::set<std::string_view> done;
   for (const auto& kind : kinds) {
-    const policy::Judgement& judgement = program.JudgementOf(kind.second);
-    selected.insert(judgement.sets.begin(), judgement.sets.end());
     for (const policy::Chain& chain : program.ChainsOf(kind.second)) {
-      chains.emplace(chain.name, &chain);
+      if (done.insert(chain.name).second) {
+        add(chain);
+      }
     }
   }
-  for (const auto& chain : chains) {
+}
+
+void AddToInet(const policy::Program& program, const Kinds& kinds, nft::Table& table) {
+  const std::string since = Since();
+  ForEachChain(program, kinds, [&](const policy::Chain& chain) {
+    AddNamed(chain, since, table);
     for (const Packet packet : {Packet::kRequest, Packet::kProbe, Packet::kAnswer}) {
-      table.chains.push_back(ChainFor(*chain.second, packet));
+      table.chains.push_back(ChainFor(chain, packet));
+    }
+  });
+  for (const auto& kind : kinds) {
+    for (const std::string& set : program.JudgementOf(kind.second).sets) {
+      AddSets(kSelected, set, 0, table);
     }
   }
-  for (const std::string& name : selected) {
-    AddSets(kSelected, name, 0, table);
+}
+
+void AddToPorts(const policy::Program& program, const Kinds& kinds, nft::Table& table) {
+  ForEachChain(program, kinds, [&](const policy::Chain& chain) {
+    if (chain.direction == policy::Direction::kTo && policy::Refuses(chain.name)) {
+      AddPortChain(chain, table);
+    }
+  });
+  for (const auto& kind : kinds) {
+    for (const std::string& set : program.JudgementOf(kind.second).sets) {
+      AddPortSet(set, table);
+    }
   }
 }
 
@@ -240,22 +286,35 @@ void RequireReadablePolicies(state::Host& host) {
   }
 }
 
+std::set<std::string> SourceInterfaces(const state::Record& record) {
+  std::set<std::string> links(record.link.foreign_host_ifnames.begin(),
+                              record.link.foreign_host_ifnames.end());
+  links.insert({record.link.bridge, record.link.gateway_ifname});
+  links.erase("");
+  return links;
+}
+
+bool IsJudged(const state::Record& record) {
+  return (record.HasRules() || record.Has(cni::Part::kLink)) && !SourceInterfaces(record).empty();
+}
+
 policy::Judgement JudgementOf(const state::Record& record, const policy::Program& program) {
-  // An attachment with only an address or ports of ours is forwarded by another plugin's rules.
-  return record.Has(cni::Part::kForward) && !program.empty()
-             ? program.JudgementOf(record.Workload())
-             : policy::Judgement();
+  return IsJudged(record) && !program.empty() ? program.JudgementOf(record.Workload())
+                                              : policy::Judgement();
 }
 
 state::Record WithPolicies(state::Record record, const policy::Program& program) {
-  record.rules.policy = {JudgementOf(record, program), program.Revision()};
+  record.rules.policy = {JudgementOf(record, program),
+                         program.Revision(),
+                         IsJudged(record) && program.ClosesAny() && !PortsOf(record).empty()};
   return record;
 }
 
 void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host) {
-  if (type.Provides(cni::Part::kForward) && rules.policy_required && !host.policy.AreApplied()) {
+  const bool has_traffic = type.ProvidesRules() || type.Provides(cni::Part::kLink);
+  if (has_traffic && rules.policy_required && !host.policy.AreApplied()) {
     throw Error(Code::kTryAgain,
                 "policies are required on this node, and none were applied since it booted",
                 "'policy.required' says so; apply at least one policy, or a file with "
@@ -280,27 +339,41 @@ void AddKind(const state::Record& record, Kinds& kinds) {
   }
 }
 
-void AddPolicies(const policy::Program& program,
-                 const Kinds& kinds,
-                 const std::string& created,
-                 nft::Table& table) {
-  std::set<std::string> selected;
-  for (const auto& set : program.SetTexts()) {
-    selected.insert(set.first);
-  }
-  AddKinds(program, kinds, std::move(selected), table);
-  for (const auto& list : program.Lists()) {
-    AddSets(kPrefixes, list.first, nft::kInterval, table);
-  }
-  for (const auto& counter : program.Counters()) {
-    table.counters.push_back({.name = counter.first, .comment = created});
+void AddPolicies(const policy::Program& program, const Kinds& kinds, firewall::Tables& tables) {
+  for (nft::Table& table : tables) {
+    if (!program.empty()) {
+      table.id == firewall::TableId() ? AddToInet(program, kinds, table)
+                                      : AddToPorts(program, kinds, table);
+    }
   }
 }
 
-nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload) {
+firewall::Tables TablesOfKind(const policy::Program& program, const state::Record& record) {
+  firewall::Tables tables = {{.id = firewall::TableId()}};
+  if (record.rules.policy.judges_ports) {
+    tables.push_back({.id = firewall::TableId(nft::TableFamily::kBridge)});
+  }
+  if (record.rules.policy != state::Record::Policy()) {
+    AddPolicies(program, {{"", record.Workload()}}, tables);
+  }
+  for (nft::Table& table : tables) {
+    // A chain that looks up a missing list is refused, and the tables are then repaired: only that
+    // knows which elements the list lacks.
+    std::erase_if(table.sets, [](const nft::Set& set) { return set.flags == nft::kInterval; });
+  }
+  return tables;
+}
+
+nft::Table ChainsOfKind(const policy::Program& program, const cni::Workload& workload) {
   nft::Table table = {.id = firewall::TableId()};
-  AddKinds(program, {{"", workload}}, {}, table);
+  AddToInet(program, {{"", workload}}, table);
   return table;
+}
+
+void AddSetOnce(nft::Set set, nft::Table& table) {
+  if (table.FindSet(set.name) == nullptr) {
+    table.sets.push_back(std::move(set));
+  }
 }
 
 std::vector<nft::Element> PolicyElements(const state::Record& record, const std::string& comment) {
@@ -315,6 +388,7 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
                           .verdict = std::move(verdict),
                           .comment = comment});
     };
+    add(SetName(kHere, family), std::nullopt);
     for (const std::string& set : policy.sets) {
       add(SetFor(kSelected, family, set), std::nullopt);
     }
@@ -334,17 +408,31 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
   return elements;
 }
 
-std::vector<nft::Element> ListElements(const policy::Program& program) {
+std::vector<nft::Element> ListElements(const policy::Program& program,
+                                       const firewall::Tables& tables) {
   std::vector<nft::Element> elements;
-  for (const auto& [name, prefixes] : program.Lists()) {
-    for (const Cidr& prefix : prefixes) {
-      const std::string set = SetFor(kPrefixes, prefix.address.family(), name);
-      elements.push_back({.set = set, .key = firewall::AddressKey(prefix.Network())});
-      // The end is needed even if the next prefix begins there, because the kernel refuses two
-      // beginnings in a row. If the end is unspecified, the prefix includes the last address of
-      // all.
-      if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
-        elements.push_back({.set = set, .key = firewall::AddressKey(end), .ends_interval = true});
+  for (const nft::Table& table : tables) {
+    for (const nft::Set& set : table.sets) {
+      if (set.flags != nft::kInterval || !firewall::IsMadeForPolicies(set.name)) {
+        continue;
+      }
+      const auto add = [&](const Ip& key, bool ends) {
+        elements.push_back({.set = set.name,
+                            .key = firewall::AddressKey(key),
+                            .family = table.id.family,
+                            .ends_interval = ends});
+      };
+      for (const Cidr& prefix : program.Lists().at(set.name.substr(set.name.find('-') + 1))) {
+        if (firewall::AddressType(prefix.address.family()) != set.key.front()) {
+          continue;
+        }
+        add(prefix.Network(), false);
+        // The end is needed even if the next prefix begins there, because the kernel refuses two
+        // beginnings in a row. If the end is unspecified, the prefix includes the last address of
+        // all.
+        if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
+          add(end, true);
+        }
       }
     }
   }

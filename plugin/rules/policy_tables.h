@@ -14,10 +14,12 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "firewall/contributor.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
 #include "plugin/cni/labels.h"
@@ -38,8 +40,14 @@ void RequireReadablePolicies(state::Host& host);
 // Returns whether the kernel has the policies of the file.
 [[nodiscard]] bool ArePoliciesInForce(state::Host& host);
 
-// Returns the chains and sets that `program` has for `record`; none if our rules do not forward for
-// it.
+// Returns the interfaces on the host by which the attachment's packets come in.
+[[nodiscard]] std::set<std::string> SourceInterfaces(const state::Record& record);
+// Returns whether policies can be in force for `record`: it has a link or rules of ours, and the
+// node sees its packets come in.
+[[nodiscard]] bool IsJudged(const state::Record& record);
+
+// Returns the chains and sets that `program` has for `record`; none if policies cannot be in force
+// for it.
 [[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,
                                             const policy::Program& program);
 // Returns `record` with that judgement.
@@ -58,20 +66,26 @@ using Kinds = std::map<std::string, cni::Workload>;
 // Adds the kind of `record`, which has been judged.
 void AddKind(const state::Record& record, Kinds& kinds);
 
-// Adds sets, counters and chains for `kinds` to `table`. `created`: the comment of new counters.
-void AddPolicies(const policy::Program& program,
-                 const Kinds& kinds,
-                 const std::string& created,
-                 nft::Table& table);
+// Adds what attachments of `kinds` need: chains, and the sets and counters that these name. What no
+// kind needs is not made: a node may have thousands of policies for allocations that are elsewhere.
+void AddPolicies(const policy::Program& program, const Kinds& kinds, firewall::Tables& tables);
 
-// Returns what the first workload of a kind adds to the tables of `program`: the chains of the
-// kind, and the sets that `workload` is a member of.
-[[nodiscard]] nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload);
+// Returns what the first attachment of the kind of `record`, which has been judged, adds to the
+// tables: chains, sets and counters, without lists of prefixes.
+[[nodiscard]] firewall::Tables TablesOfKind(const policy::Program& program,
+                                            const state::Record& record);
+// Returns the chains of table inet for `workload`.
+[[nodiscard]] nft::Table ChainsOfKind(const policy::Program& program,
+                                      const cni::Workload& workload);
+
+// Adds `set` unless `table` has it.
+void AddSetOnce(nft::Set set, nft::Table& table);
 
 // Returns the elements of `record`, which has been judged, each with `comment`.
 [[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
                                                        const std::string& comment);
-// Returns the elements of the lists of prefixes, which all attachments share.
-[[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
+// Returns the elements of the lists of prefixes in `tables`, which all attachments share.
+[[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program,
+                                                     const firewall::Tables& tables);
 
 }  // namespace nomad_bridge::rules

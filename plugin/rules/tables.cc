@@ -1,11 +1,13 @@
 #include "plugin/rules/tables.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "firewall/port_filter.h"
 #include "firewall/table.h"
 #include "plugin/rules/policy_admission.h"
+#include "plugin/rules/policy_ports.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
@@ -20,9 +22,11 @@ firewall::Contributors AllContributors() {
           &kPolicyPorts};
 }
 
+constexpr std::array kShapes = {&kPolicySetShapes, &kPortSetShapes};
+
 std::vector<firewall::OwnSet> AllSets() {
   firewall::Contributors contributors = AllContributors();
-  contributors.push_back(&kPolicySetShapes);
+  contributors.insert(contributors.end(), kShapes.begin(), kShapes.end());
   return firewall::SetsOf(contributors);
 }
 
@@ -38,8 +42,19 @@ firewall::Tables NodeTables(int accept_mark_bit,
            (policies.program.empty() && is_of_policies);
   });
   firewall::Tables tables = firewall::Assemble(contributors, accept_mark_bit);
-  AddPolicies(policies.program, policies.kinds, policies.created, tables.front());
+  AddPolicies(policies.program, policies.kinds, tables);
   return tables;
+}
+
+const std::set<std::string>& PolicySets() {
+  static const std::set<std::string> kNames = [] {
+    std::set<std::string> names;
+    for (const firewall::OwnSet& own : firewall::SetsOf({&kPolicy, &kPolicyPorts})) {
+      names.insert(own.set.name);
+    }
+    return names;
+  }();
+  return kNames;
 }
 
 // Sets named "sel4-1f2e..." and "adr6-..." are made for policies. The part of the name before the
@@ -72,7 +87,7 @@ bool IsOfOtherPolicies(const policy::Program& program,
       std::ranges::any_of(NodeTables(0, true, {.program = program, .kinds = {}}), has_it)) {
     return false;
   }
-  return !has_it(TableOfKind(program, workload)) || program.JudgementOf(workload).out == chain;
+  return !has_it(ChainsOfKind(program, workload)) || program.JudgementOf(workload).out == chain;
 }
 
 }  // namespace nomad_bridge::rules

@@ -2,18 +2,20 @@
 // rows of all sets in them.
 #pragma once
 
+#include <set>
+#include <string>
+#include <string_view>
+
 #include "firewall/contributor.h"
 #include "netlink/nft/element.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::rules {
 
-// The policies in force, for attachments of `kinds`. `created`: the comment of new counters, for
-// people.
+// The policies in force, for attachments of `kinds`.
 struct NodePolicies {
   const policy::Program& program;
   const Kinds& kinds;
-  std::string created = {};
 };
 
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit,
@@ -23,7 +25,10 @@ struct NodePolicies {
 // A hash of those tables. If the tables in the kernel name another (firewall/about.h), another
 // release made them. It is a constant because describing the tables takes longer than the rest of a
 // CHECK that finds nothing changed; tests/unit/rules_tables_test.cc computes it.
-constexpr const char* kTablesRevision = "781a0884910ae6b3";
+constexpr const char* kTablesRevision = "c5a1c2ce7a8525de";
+
+// Returns the names of the sets that all policies share.
+[[nodiscard]] const std::set<std::string>& PolicySets();
 
 // Returns the row that describes the set of `element`; nullptr if no contributor has a set of that
 // name. Sets made for policies share one row if their names have the same prefix.

@@ -80,6 +80,7 @@ struct Record {
     // When the first attachment on the bridge was made, the bridge had an uplink, or was not made
     // by us: other machines may be on it.
     bool adopted = false;
+    bool made_by_us = false;  // we have created the bridge; it may have an uplink all the same
   } link;
 
   // The families that have a default route.
@@ -110,7 +111,8 @@ struct Record {
   // The sets and chains that the policies of `revision` give the attachment. With them its elements
   // are found without the policies.
   struct Policy : policy::Judgement {
-    std::string revision;  // empty: there were no policies
+    std::string revision;       // empty: there were no policies
+    bool judges_ports = false;  // has elements for its bridge ports, as some policy closes others
 
     bool operator==(const Policy&) const = default;
   };

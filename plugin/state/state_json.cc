@@ -156,7 +156,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Link,
                                                 foreign_host_ifnames,
                                                 foreign_ports,
                                                 gateways,
-                                                adopted)
+                                                adopted,
+                                                made_by_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::DefaultRoutes, ipv4, ipv6)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Ipam,
                                                 addresses,
@@ -165,7 +166,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Ipam,
                                                 leases,
                                                 ranges,
                                                 delegated)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Policy, sets, in, out, revision)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Policy,
+                                                sets,
+                                                in,
+                                                out,
+                                                revision,
+                                                judges_ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Record::Rules,
                                                 forward_hook,
                                                 ingress,

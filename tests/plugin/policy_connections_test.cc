@@ -159,6 +159,121 @@ TEST_P(PolicyConnections, EndIfCutEvenIfTheServerSendsOn) {
   }
 }
 
+// An operator's rules for two uplinks rewrite the mark of every connection.
+TEST_P(PolicyConnections, StayCutWhateverMarkOthersGiveThem) {
+  Node& api =
+      Start("prod", "api", Publish({Port(7000, 7000), Port(7000, 7000, "udp")}, DualStack()));
+  Node& dev = Start("dev", "test");
+  ServeRows(api);
+  host().Must({"nft", "-f", "-"}, R"(
+table inet operator {
+  chain pre {
+    type filter hook prerouting priority mangle;
+    ct mark set 2
+  }
+})");
+  // So that the bridge hands over the neighbours' packets from the beginning.
+  Apply({{{"name", "other"}, {"to", {{"namespace", "other"}}}, {"allow", json::array()}}});
+  std::deque<Stream> refused;
+  for (const char* const protocol : {"tcp", "udp"}) {
+    for (const char* const talks : {"talks", "listens"}) {
+      refused.emplace_back(outside(), kHostIp4, 7000, protocol, talks);
+      refused.emplace_back(outside(), kHostIp6, 7000, protocol, talks);
+      refused.emplace_back(dev, AddressOfNode(api), 7000, protocol, talks);
+      refused.emplace_back(dev, AddressOfNode(api, 6), 7000, protocol, talks);
+    }
+  }
+  Apply({kRowsAlone});
+  EXPECT_THAT(Cut(), HasSubstr("16 connections ended"));
+  for (const Stream& stream : refused) {
+    EXPECT_FALSE(stream.Flows()) << stream.name();
+  }
+  EXPECT_THAT(Cut(), HasSubstr("0 connections ended"));
+}
+
+// Sends an echo request each 50 ms, by one socket, and writes down how many answers came.
+constexpr const char* kPing = R"(
+import os, socket, struct, sys, time
+to, log = sys.argv[1:]
+is_ipv6 = ':' in to
+s = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET, socket.SOCK_RAW,
+                  socket.IPPROTO_ICMPV6 if is_ipv6 else socket.IPPROTO_ICMP)
+s.settimeout(0.05)
+def checksum(data):
+    total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+answers = 0
+for sequence in range(60000):
+    head = struct.pack('!BBHHH', 128 if is_ipv6 else 8, 0, 0, 77, sequence & 0xffff)
+    if not is_ipv6:
+        head = head[:2] + struct.pack('!H', checksum(head)) + head[4:]
+    try:
+        s.sendto(head, (to, 0))
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            data = s.recv(999)
+            data = data if is_ipv6 else data[20:]
+            if data[0] == (129 if is_ipv6 else 0) and data[4:6] == b'\0M':
+                answers += 1
+    except OSError:
+        pass
+    with open(log + '.new', 'w') as f:
+        f.write(str(answers))
+    os.rename(log + '.new', log)
+)";
+
+TEST_P(PolicyConnections, OfIcmpEndIfCut) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({{{"name", "other"}, {"to", {{"namespace", "other"}}}, {"allow", json::array()}}});
+  std::vector<Process> pings;
+  const auto answers = [](int family) {
+    return std::stoi(FindFile(Cat("/run/ping", family)).value_or("0"));
+  };
+  for (const int family : {4, 6}) {
+    pings.push_back(Process::Start(
+        {.argv = {"python3", "-c", kPing, AddressOfNode(api, family), Cat("/run/ping", family)},
+         .in_child = [&] { dev.Enter(); }}));
+    ASSERT_TRUE(Soon([&] { return answers(family) > 3; })) << family;
+  }
+  Apply({kNamespaces});
+  static_cast<void>(Cut());
+  const std::pair before(answers(4), answers(6));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // twenty are due
+  EXPECT_LE(answers(4), before.first + 1);
+  EXPECT_LE(answers(6), before.second + 1);
+  Apply({});
+  EXPECT_TRUE(Soon([&] { return answers(4) > before.first + 3 && answers(6) > before.second + 3; }))
+      << "what is allowed again goes on";
+}
+
+// The same ports again: conntrack has forgotten the cut connection, and the policies allow it.
+TEST_P(PolicyConnections, ALaterOneWithTheSamePortsIsNotCut) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({{{"name", "other"}, {"to", {{"namespace", "other"}}}, {"allow", json::array()}}});
+  const auto ask = [&] {
+    return Ask(dev,
+               {.protocol = Protocol::kUdp,
+                .to = AddressOfNode(api),
+                .port = 80,
+                .from_port = 5353,
+                .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  };
+  ASSERT_TRUE(ask());
+  Apply({kNamespaces});
+  EXPECT_THAT(Cut(), HasSubstr("1 connection ended"));
+  EXPECT_FALSE(ask());
+  host().Must({"conntrack", "-D", "-p", "udp"});
+  EXPECT_FALSE(ask()) << "the policies refuse it";
+  Apply({});
+  EXPECT_TRUE(ask());
+  EXPECT_TRUE(ask());
+}
+
 TEST_P(PolicyConnections, EndAtAPublishedPortOfTheSameNumberToo) {
   Node& api =
       Start("prod", "api", Publish({Port(7000, 7000), Port(7000, 7000, "udp")}, DualStack()));

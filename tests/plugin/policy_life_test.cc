@@ -144,6 +144,95 @@ TEST_F(PolicyLife, UnreadablePoliciesStayWithoutADirectory) {
   EXPECT_TRUE(Reaches(dev, api));
 }
 
+// While the policy goes on selecting another one.
+TEST_F(PolicyLife, AnAllocationThatIsSelectedNoMoreIsOpen) {
+  Node& api = Start("prod", "api");
+  Node& db = Start("prod", "db");
+  Node& dev = Start("dev", "test");
+  json closed = kNamespaces;
+  closed["to"] = {{"namespace", "prod"}};
+  Apply({closed});
+  EXPECT_FALSE(Reaches(dev, api));
+  closed["to"]["job"] = "db";
+  Apply({closed});
+  EXPECT_FALSE(Reaches(dev, db));
+  EXPECT_TRUE(Reaches(dev, api));
+  EXPECT_THAT(RunLine("policy test -from test -to api -port tcp/80"), Exits(0));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+}
+
+// As after somebody has emptied /run, or an agent's container was replaced.
+TEST_F(PolicyLife, AllocationsWithoutARecordKeepTheirPolicies) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  fs::remove_all("/run/nomad-bridge");
+  const auto is_named = HasSubstr("container 'prod-api' of network 'nomad' has no record");
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(is_named)));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_TRUE(Reaches(lb, api));
+  // Other policies, and an allocation that is new.
+  json open = kNamespaces;
+  open["name"] = "open";
+  open["allow"].push_back({{"from", {{{"namespace", "dev"}}}}});
+  WritePolicies({open});
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(is_named)));
+  Node& late = Start("prod", "late");
+  Node& late_dev = Start("dev", "late");
+  EXPECT_TRUE(Reaches(late_dev, late));
+  EXPECT_FALSE(Reaches(dev, late)) << "nobody knows its labels";
+  EXPECT_FALSE(Reaches(late_dev, api));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_THAT(Run({"policy",
+                   "test",
+                   "-from",
+                   "ns=dev,job=test",
+                   "-to",
+                   AddressOfNode(api),
+                   "-port",
+                   "tcp/80"}),
+              Exits(2, Err(HasSubstr("by other policies"))));
+  // The way back that is named.
+  for (const Node* const node : {&api, &lb, &dev}) {
+    const std::string name = node->name();
+    EXPECT_EQ(Check(DualStack(),
+                    results_.at(name),
+                    As(name,
+                       *node,
+                       LabelsOf(name.substr(0, name.find('-')), name.substr(name.find('-') + 1))))
+                  .exit_code,
+              0);
+  }
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0));
+  EXPECT_TRUE(Reaches(dev, api));
+}
+
+TEST_F(PolicyLife, OnlyWhatConcernsThisNodeIsInTheKernel) {
+  Start("prod", "api");
+  std::vector<json> policies = {kNamespaces};
+  for (int i = 0; i < 300; ++i) {
+    policies.push_back(
+        {{"name", Cat("other", i)},
+         {"to", {{"namespace", "elsewhere"}, {"job", Cat("job", i)}}},
+         {"allow", {{{"from", {{{"namespace", "x"}, {"job", Cat("j", i)}}, "list"}}}}}});
+  }
+  Apply(policies, {{"list", {"10.20.0.0/16"}}});
+  const std::string table = ListTable();
+  EXPECT_THAT(table, HasSubstr("counter namespaces-refused"));
+  EXPECT_THAT(table, AllOf(Not(HasSubstr("other")), Not(HasSubstr("adr4-"))));
+  Start("dev", "test");
+  // The first one that needs a list brings it.
+  Start("elsewhere", "job7");
+  const std::string later = ListTable();
+  EXPECT_THAT(later, AllOf(HasSubstr("counter other7-"), HasSubstr("10.20.0.0/16")));
+  EXPECT_THAT(later, Not(HasSubstr("counter other8-")));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+  EXPECT_THAT(Output("policy status"), AllOf(HasSubstr("other8#0"), HasSubstr("other7#0")));
+  EXPECT_THAT(Output("metrics"), AllOf(HasSubstr("other7#0"), Not(HasSubstr("other8#0"))));
+}
+
 TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
   Apply({kNamespaces});
   Node& lb = Start("prod", "lb");

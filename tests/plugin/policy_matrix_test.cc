@@ -132,6 +132,41 @@ TEST_F(PolicyMatrix, TestAgreesWithTheKernelForEgress) {
   ExpectAgreement(20);
 }
 
+// A list may have some of the node's addresses.
+TEST_F(PolicyMatrix, TestJudgesEachAddressOfTheNode) {
+  Start();
+  Apply({{{"name", "egress"},
+          {"from", {{"namespace", "dev"}}},
+          {"deny", {{{"to", {"node-list"}}, {"ports", {"tcp/9000"}}}}}}},
+        {{"node-list", {Cat(kBridgeIp4, "/32"), Cat(kBridgeIp6, "/128")}}});
+  const Node& etl = *sources_[1].node;
+  for (const auto& [address, is_reached] : {std::pair(kBridgeIp4, false),
+                                            std::pair(kBridgeIp6, false),
+                                            std::pair(kHostIp4, true),
+                                            std::pair(kHostIp6, true)}) {
+    EXPECT_EQ(Ask(etl, {.to = address, .port = 9000}).has_value(), is_reached) << address;
+  }
+  EXPECT_THAT(RunLine("policy test -from etl -to node -port tcp/9000"),
+              Exits(1,
+                    Out(AllOf(HasSubstr(Cat(kBridgeIp4, ": refused by egress#deny0")),
+                              HasSubstr(Cat(kBridgeIp6, ": refused by egress#deny0")),
+                              HasSubstr(Cat(kHostIp4, ": allowed"))))));
+  EXPECT_THAT(RunLine("policy test -from etl -to node -port tcp/9001"),
+              Exits(0, Out("allowed: no policy refuses it\n")));
+  host().Must({"chmod", "-R", "a+rX", kDirectory});
+  EXPECT_THAT(Execute(LineWithoutRoot({"policy",
+                                       "test",
+                                       "-from",
+                                       "ns=dev",
+                                       "-to",
+                                       "node",
+                                       "-port",
+                                       "tcp/9000",
+                                       "-dir",
+                                       kDirectory})),
+              Exits(2, Err(HasSubstr("the node's address"))));
+}
+
 TEST_F(PolicyMatrix, TestAcceptsEveryNameOfAnAllocation) {
   Start();
   Apply({kNamespaces});

@@ -3,6 +3,7 @@
 #include "tests/plugin/policy_world.h"
 #include "tests/support/frames.h"
 #include "tests/support/named.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -222,6 +223,35 @@ TEST_P(PolicyTraffic, PrefixesMayLieSideBySide) {
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0, Out(HasSubstr("nothing to repair"))));
   Apply({from_list}, {{"list", {"10.0.0.0/24", "10.0.1.0/24", "2001:db8::/64"}}});
   EXPECT_FALSE(Reaches(dev, api));
+}
+
+// Policies make the bridge hand over what passes between its ports. What passed before must pass
+// the rules of iptables then.
+TEST_P(PolicyTraffic, AuditChangesNothingForNeighbours) {
+  const json config = DualStack({{"sourceCheck", false}});
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test", config);
+  for (const auto& [node, number] : {std::pair(&api, 1), std::pair(&dev, 2)}) {
+    node->Must(Words(Cat("ip address add 10.99.0.", number, "/24 dev eth0")));
+    node->Must(Words(Cat("ip address add fd99::", number, "/64 dev eth0 nodad")));
+  }
+  const auto is_reached = [&] {
+    bool is_any_silent = AskFrom(dev, "", LinkLocalOf(api)) != "True True\n";
+    for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+      for (const char* const to : {"10.99.0.1", "fd99::1"}) {
+        is_any_silent |= !Ask(dev, {.protocol = protocol, .to = to, .port = 80});
+      }
+    }
+    return !is_any_silent;
+  };
+  if (std::string_view(GetParam().bridge_nf_call) == "0") {
+    ASSERT_TRUE(Soon(is_reached)) << "before";  // duplicate address detection takes a while
+  }
+  json audited = kNamespaces;
+  audited["mode"] = "audit";
+  Apply({audited});
+  EXPECT_TRUE(Soon(is_reached));
+  EXPECT_TRUE(Reaches(dev, api));
 }
 
 TEST_P(PolicyTraffic, LinkLocalAddressesCarryOnlyIcmpv6) {

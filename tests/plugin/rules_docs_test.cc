@@ -82,7 +82,11 @@ TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
     listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
   }
   listed += host().Must(Words("nft list map inet nomad-bridge in4"));
-  for (const char* const name : {"from_judged", "link_local", "forward"}) {
+  for (const std::string& name : {std::string("from_judged"),
+                                  std::string("link_local"),
+                                  std::string("to_judged"),
+                                  chain,
+                                  std::string("forward")}) {
     listed += host().Must({"nft", "list", "chain", "bridge", "nomad-bridge", name});
   }
   EXPECT_EQ(ReadFixture("../docs/inside/ruleset/policies.nft"), listed);

@@ -202,6 +202,48 @@ TEST(NftRule, TranslatesByMapInTheRegistersNftUses) {
                           "reg 2 flags 0x3 ]"));
 }
 
+// libnftnl 1.2 prints the key of `ct id` as unknown.
+TEST(NftRule, KeepsConnectionsInASetByTheirId) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().CtIdIn("cut").KeepCtIdIn("cut", 1000).Drop()),
+              ElementsAre(StartsWith("[ ct load "),
+                          "[ lookup reg 1 set cut 0x0 ]",
+                          StartsWith("[ ct load "),
+                          "[ dynset update reg_key 1 set cut timeout 1000ms ]",
+                          "[ immediate reg 0 drop ]"));
+  EXPECT_THAT(
+      nft::ExpressionTexts(nft::Rule().DeleteCtIdFrom("cut")),
+      ElementsAre(StartsWith("[ ct load "), "[ dynset delete reg_key 1 set cut timeout 0ms ]"));
+}
+
+TEST(NftRule, LooksUpPairsOfInterfaces) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().IfnamesIn("pairs").Accept()),
+              ElementsAre("[ meta load iifname => reg 1 ]",
+                          "[ meta load oifname => reg 2 ]",
+                          "[ lookup reg 1 set pairs 0x0 ]",
+                          "[ immediate reg 0 accept ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().IifnameTwiceIn("pairs").SetPriority(0x6e626120)),
+              ElementsAre("[ meta load iifname => reg 1 ]",
+                          "[ meta load iifname => reg 2 ]",
+                          "[ lookup reg 1 set pairs 0x0 ]",
+                          "[ immediate reg 1 0x6e626120 ]",
+                          "[ meta set priority with reg 1 ]"));
+}
+
+TEST(NftRule, LooksUpWhatLeavesByAPort) {
+  EXPECT_THAT(nft::ExpressionTexts(
+                  nft::Rule().Protocol(0x0800).OutPortWith(nft::kIpDaddr, "addresses").Return()),
+              ElementsAre("[ meta load protocol => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000008 ]",
+                          "[ meta load oifname => reg 1 ]",
+                          "[ payload load 4b @ network header + 16 => reg 2 ]",
+                          "[ lookup reg 1 set addresses 0x0 ]",
+                          "[ immediate reg 0 return ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().OifnameVmap("in")),
+              ElementsAre("[ meta load oifname => reg 1 ]", "[ lookup reg 1 set in dreg 0 0x0 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().PriorityIs(0x6e626120)),
+              ElementsAre("[ meta load priority => reg 1 ]", "[ cmp eq reg 1 0x6e626120 ]"));
+}
+
 TEST(NftRule, ComparesByValue) {
   EXPECT_EQ(nft::Rule().Masquerade(), nft::Rule().Masquerade());
   EXPECT_NE(nft::Rule().Masquerade(), nft::Rule().Masquerade().Comment("another"));

@@ -112,7 +112,7 @@ nft::Element ElementIn(const std::string& set) {
 TEST(PartsOf, ReturnsThePartsOfTheElementsSet) {
   EXPECT_THAT(PartsOf(ElementIn("alloc4")), ElementsAre(kForward));
   EXPECT_THAT(PartsOf(ElementIn("ingress_allowed")), ElementsAre(kForward));
-  EXPECT_THAT(PartsOf(ElementIn("comes_by6")), ElementsAre(kForward));
+  EXPECT_THAT(PartsOf(ElementIn("comes_by6")), ElementsAre(kLink, kMasquerade, kForward, kPorts));
   EXPECT_THAT(PartsOf(ElementIn("masqlan6")), ElementsAre(kMasquerade));
   EXPECT_THAT(PartsOf(ElementIn("snat6")), ElementsAre(kPorts));
   EXPECT_THAT(PartsOf(ElementIn("hostip6")), ElementsAre(kPorts));

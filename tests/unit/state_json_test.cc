@@ -21,7 +21,8 @@ const json kFull = json::parse(R"({
     "port": {"hairpin": true, "isolated": true, "locked": true, "source_check": true,
              "vlans": {"untagged": 100, "tagged": [{"first": 200, "last": 300}],
                        "keep_default": true}},
-    "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"], "adopted": true},
+    "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"], "adopted": true,
+    "made_by_us": true},
   "ipam": {
     "addresses": ["10.0.0.2/24", "fd00::2/64"], "data_dir": "/var/run/cni",
     "default_routes": {"ipv4": true, "ipv6": true},
@@ -37,7 +38,7 @@ const json kFull = json::parse(R"({
     "ports": [{"protocol": "udp", "host_ip": "192.0.2.7", "host_port": 8080,
                "container_ip": "10.0.0.2", "container_port": 80}],
     "had_default_route": {"ipv4": true, "ipv6": true},
-    "policy": {"revision": "9b21", "sets": ["3a1f"], "in": "in-9b21", "out": "out-1c"}},
+    "policy": {"revision": "9b21", "sets": ["3a1f"], "in": "in-9b21", "out": "out-1c", "judges_ports": true}},
   "origin": {"boot_id": "f1f2", "netns": {"device": 4, "inode": 4026531840, "cookie": null}}})");
 
 state::Record FullRecord() {

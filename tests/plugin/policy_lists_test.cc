@@ -1,0 +1,188 @@
+// Policies and lists of plugins: a list without `firewall`, an attachment of which only the address
+// is ours, and what commands say of those.
+#include "tests/plugin/policy_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// The list of a network "web" with its own bridge, made by the reference's names.
+const json kBridge = {
+    {"cniVersion", "1.0.0"},
+    {"name", "web"},
+    {"type", "bridge"},
+    {"bridge", "web0"},
+    {"isGateway", true},
+    {"isDefaultGateway", true},
+    {"ipam",
+     {{"type", "host-local"},
+      {"ranges", {{{{"subnet", "10.88.0.0/24"}}}, {{{"subnet", "fd00:88::/64"}}}}}}}};
+
+json Chained(const std::string& type, const json& result) {
+  json config = {{"cniVersion", "1.0.0"}, {"name", "web"}, {"type", type}, {"prevResult", result}};
+  if (type == "portmap") {
+    config["runtimeConfig"]["portMappings"] = json::array({Port(8080, 80)});
+  }
+  return config;
+}
+
+class PolicyLists : public PolicyWorld, public ::testing::WithParamInterface<const char*> {
+ protected:
+  PolicyLists() { SetBridgeNf(GetParam()); }
+
+  [[nodiscard]] Variables Of(const Node& node,
+                             const std::string& nomad_namespace,
+                             const std::string& job) {
+    return As(node.name(), node, LabelsOf(nomad_namespace, job));
+  }
+  Outcome MustRunAs(const std::string& name,
+                    const std::string& verb,
+                    const json& config,
+                    const Variables& variables) {
+    Outcome outcome = RunPlugin(verb, config.dump(), variables, name);
+    EXPECT_EQ(outcome.exit_code, 0) << name << ' ' << outcome;
+    return outcome;
+  }
+  // An allocation of the list `bridge`, `more`.
+  Node& StartIn(const std::string& nomad_namespace,
+                const std::string& job,
+                const std::vector<std::string>& more = {}) {
+    Node& node = AddContainer(Cat(nomad_namespace, '-', job));
+    const Variables variables = Of(node, nomad_namespace, job);
+    results_[node.name()] = json::parse(MustRunAs("bridge", "ADD", kBridge, variables).out);
+    for (const std::string& type : more) {
+      MustRunAs(type, "ADD", Chained(type, results_.at(node.name())), variables);
+    }
+    Serve(node, Protocol::kTcp, {"::"}, 80, job);
+    Serve(node, Protocol::kUdp, {"::"}, 80, job);
+    return node;
+  }
+  [[nodiscard]] int Test(const std::string& from, const std::string& to) {
+    return Run({"policy", "test", "-from", from, "-to", to, "-port", "tcp/80"}).exit_code;
+  }
+};
+
+TEST_P(PolicyLists, AreJudgedWithoutFirewall) {
+  Node& api = StartIn("prod", "api");
+  Node& lb = StartIn("prod", "lb", {"portmap"});
+  Node& dev = StartIn("dev", "etl", {"firewall"});
+  Apply({kNamespaces});
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_TRUE(Reaches(api, lb));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_FALSE(Reaches(dev, lb));
+  EXPECT_FALSE(Reaches(lb, dev));
+  EXPECT_EQ(Test("etl", "api"), 1);
+  EXPECT_EQ(Test("lb", "api"), 0);
+  EXPECT_THAT(RunLine("policy show api"), Exits(0, Out(HasSubstr("Reached by  namespaces\n"))));
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+  EXPECT_THAT(Run({"policy", "test", "-from", "etl", "-to", "outside", "-port", "tcp/80"}),
+              Exits(0));
+}
+
+TEST_P(PolicyLists, WithoutFirewallAreNotOutside) {
+  Node& api = StartIn("prod", "api", {"firewall"});
+  Node& dev = StartIn("dev", "etl");
+  json open_to_outside = kNamespaces;
+  open_to_outside["allow"].push_back({{"from", {"outside"}}});
+  Apply({open_to_outside});
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_EQ(Test("etl", "api"), 1);
+}
+
+TEST_P(PolicyLists, LeaveNothingBehind) {
+  Apply({kNamespaces});
+  StartIn("prod", "lb");
+  Node& api = StartIn("prod", "api", {"portmap"});
+  const std::string address = AddressOfNode(api);
+  ASSERT_THAT(ListWithoutFlows(), HasSubstr(address));
+  const Variables variables = Of(api, "prod", "api");
+  MustRunAs("portmap", "DEL", Chained("portmap", results_.at(api.name())), variables);
+  MustRunAs("bridge", "DEL", kBridge, variables);
+  EXPECT_THAT(ListWithoutFlows(), Not(HasSubstr(address)));
+  EXPECT_THAT(host().Must(Words("nft list table bridge nomad-bridge")), Not(HasSubstr(address)));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+  EXPECT_THAT(RunLine("gc -dry-run -all"), Exits(_, Out(Not(HasSubstr("has no owner")))));
+}
+
+TEST_P(PolicyLists, AreRefusedWhilePoliciesAreRequired) {
+  const NodeConfig config(R"({"policy": {"required": true}})");
+  Node& api = AddContainer("api");
+  EXPECT_THAT(RunPlugin("ADD", kBridge.dump(), Of(api, "prod", "api"), "bridge"), Fails(11));
+  Apply({kNamespaces});
+  EXPECT_EQ(RunPlugin("ADD", kBridge.dump(), Of(api, "prod", "api"), "bridge").exit_code, 0);
+}
+
+// As behind another plugin's bridge.
+TEST_P(PolicyLists, OnlyAnAddressOfOursIsJudgedByNobody) {
+  host().Must(Words("ip link add other0 up address 02:00:00:00:00:01 type bridge"));
+  host().Must(Words("ip address add 10.9.0.1/24 dev other0"));
+  Node& api = AddContainer("api");
+  Node& dev = Start("dev", "etl");
+  host().Must(Words("ip link add other-a up master other0 type veth peer name eth0 netns api"));
+  json config = {{"cniVersion", "1.0.0"},
+                 {"name", "other"},
+                 {"type", "bridge"},
+                 {"ipam", {{"type", "host-local"}, {"subnet", "10.9.0.0/24"}}}};
+  const json result =
+      json::parse(MustRunAs("host-local", "ADD", config, Of(api, "prod", "api")).out);
+  api.Must(
+      Words(Cat("ip address add ", At(result, "/ips/0/address").get<std::string>(), " dev eth0")));
+  api.Must(Words("ip link set eth0 up"));
+  api.Must(Words("ip route add default via 10.9.0.1"));
+  Serve(api, Protocol::kTcp, {"0.0.0.0"}, 80, "api");
+  WritePolicies({kNamespaces});
+  const auto is_named =
+      HasSubstr("policies do not apply to container 'api' of network 'other': nomad-bridge has");
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(is_named)));
+  EXPECT_EQ(TcpText(dev, AddressOf(result), 80), "api");
+  EXPECT_EQ(Test("etl", AddressOf(result)), 0);
+  EXPECT_EQ(Test("etl", "api"), 0);
+  EXPECT_THAT(RunLine("policy show api"), Exits(0, Out(HasSubstr("no policy is in force for it"))));
+  EXPECT_THAT(RunLine("policy status"), Exits(0, Err(is_named)));
+  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(is_named)));
+}
+
+// As of macvlan, whose parent serves others, too.
+TEST_P(PolicyLists, AddSaysWhatPoliciesCannotJudgeAndIsRefusedIfTheyAreRequired) {
+  Apply({kNamespaces});
+  Node& api = AddContainer("api");
+  const json result = {{"cniVersion", "1.0.0"},
+                       {"interfaces", {{{"name", "eth0"}, {"sandbox", api.path()}}}},
+                       {"ips", {{{"interface", 0}, {"address", "10.9.0.2/24"}}}}};
+  const std::string config = Chained("firewall", result).dump();
+  const auto is_named = HasSubstr("policies do not apply to container 'api'");
+  EXPECT_THAT(RunPlugin("ADD", config, Of(api, "prod", "api"), "firewall"),
+              Exits(0, Err(is_named)));
+  EXPECT_THAT(RunPlugin("ADD", config, As("api", api), "firewall"), Exits(0, Err("")));
+  const NodeConfig required(R"({"policy": {"required": true}})");
+  EXPECT_THAT(RunPlugin("ADD", config, Of(api, "prod", "api"), "firewall"),
+              Fails(102, Msg(is_named)));
+}
+
+// Also the first one that needs the static rules of iptables.
+TEST_P(PolicyLists, GoOnWithoutFirewallWhereForwardedPacketsAreDropped) {
+  if (std::string_view(GetParam()) == "0") {
+    DropForwarded();
+  }
+  Node& api = StartIn("prod", "api");
+  Node& dev = StartIn("dev", "etl");
+  ASSERT_TRUE(Reaches(dev, api));
+  json audited = kNamespaces;
+  audited["mode"] = "audit";
+  Apply({audited});
+  EXPECT_TRUE(Reaches(dev, api));
+  Node& late = StartIn("dev", "late");
+  EXPECT_TRUE(Reaches(late, api));
+  Apply({kNamespaces});
+  EXPECT_TRUE(Reaches(late, dev));
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+INSTANTIATE_TEST_SUITE_P(BridgeNfCall,
+                         PolicyLists,
+                         ::testing::Values("0", "1"),
+                         [](const auto& row) { return row.param[0] == '0' ? "Off" : "On"; });
+
+}  // namespace
+}  // namespace nomad_bridge::test
