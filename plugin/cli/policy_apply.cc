@@ -60,15 +60,14 @@ Json SideJson(const policy::Program& program, const state::Record& record) {
 Json ChangesJson(const attachment::ApplyReport& report, const policy::Program& program) {
   return ArrayOf(report.changed, [&](const state::Record& record) -> Json {
     const cni::Workload workload = record.Workload();
-    return {
-        {"allocation", AllocationOf(record)},
-        {"containerId", record.id.container_id},
-        {"network", record.id.network},
-        {"namespace", workload.nomad_namespace},
-        {"job", workload.job},
-        {"group", workload.group},
-        {"before", SideJson(report.former, record)},
-        {"after", SideJson(program, record)}};
+    return {{"allocation", AllocationOf(record)},
+            {"containerId", record.id.container_id},
+            {"network", record.id.network},
+            {"namespace", workload.nomad_namespace},
+            {"job", workload.job},
+            {"group", workload.group},
+            {"before", SideJson(report.former, record)},
+            {"after", SideJson(program, record)}};
   });
 }
 
