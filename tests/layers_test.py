@@ -22,7 +22,7 @@ TOPS = ["base", "netlink", "ipam", "firewall", "portmap", "plugin"]
 PRIVATE_HEADERS = {"netlink/core/handles.h", "netlink/core/message.h", "netlink/rtnl/rtnl_impl.h",
                    "netlink/nft/codec.h"}
 OWNERS = {"base/fd.h", "netlink/core/handles.h"}
-STARTERS = {"base/subprocess.cc", "netlink/core/background_request.cc", "netlink/probe/cleanup.cc"}
+STARTERS = {"base/guard.cc", "base/subprocess.cc", "netlink/core/background_request.cc", "netlink/probe/cleanup.cc"}
 JSON_FILES = ["plugin/cni/*", "plugin/cli/*", "plugin/policy/document.cc", "plugin/policy/program_json.cc", "plugin/state/*json*.cc"]
 MOST_LINES = 500
 FORBIDDEN = [
