@@ -134,10 +134,31 @@ bool& IsAway() {
   return is_away;
 }
 
+// Enters `home` again. Ends the process if it cannot.
+struct GoBack {
+  bool was_away = false;
+
+  void operator()(const Netns* home) const {
+    if (::setns(home->fd(), CLONE_NEWNET) != 0) {
+      std::abort();
+    }
+    IsAway() = was_away;
+  }
+};
+
 }  // namespace
 
 bool IsInAnotherNetns() {
   return IsAway();
+}
+
+Netns Netns::Create() {
+  const Netns home = Current();
+  if (::unshare(CLONE_NEWNET) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot make a network namespace");
+  }
+  const std::unique_ptr<const Netns, GoBack> way_back(&home, GoBack{IsAway()});
+  return Current();
 }
 
 void InNetns(const Netns& ns, const std::function<void()>& act) {
@@ -151,14 +172,7 @@ void InNetns(const Netns& ns, const std::function<void()>& act) {
   if (::setns(ns.fd(), CLONE_NEWNET) != 0) {
     throw ErrnoError(Code::kKernel, "cannot enter a network namespace");
   }
-  const bool was_away = std::exchange(IsAway(), true);
-  const auto go_back = [&](const Netns* to) {
-    if (::setns(to->fd(), CLONE_NEWNET) != 0) {
-      std::abort();
-    }
-    IsAway() = was_away;
-  };
-  const std::unique_ptr<const Netns, decltype(go_back)> way_back(&home, go_back);
+  const std::unique_ptr<const Netns, GoBack> way_back(&home, GoBack{std::exchange(IsAway(), true)});
   act();
 }
 

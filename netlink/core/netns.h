@@ -40,6 +40,9 @@ struct NetnsId {
 
 class Netns {
  public:
+  // Makes a new namespace, which has no path: it ends with this object and its copies in other
+  // processes.
+  [[nodiscard]] static Netns Create();
   // Returns the namespace this process is in.
   [[nodiscard]] static Netns Current();
   // Opens the namespace at `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment

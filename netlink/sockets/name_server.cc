@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <span>
 
@@ -17,6 +16,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "netlink/sockets/endpoint.h"
 
 namespace nomad_bridge::sockets {
 namespace {
@@ -129,28 +129,18 @@ NameAnswer ReadAnswer(std::span<const std::uint8_t> bytes, Family family) {
 
 // Returns a socket in `ns` that is connected to the server; nullopt if there is no way there.
 std::optional<UniqueFd> ConnectTo(const netlink::Netns& ns, const Ip& server) {
-  sockaddr_storage address{};
-  socklen_t size = 0;
-  const std::span<const std::uint8_t> bytes = server.bytes();
-  if (server.is_ipv4()) {
-    sockaddr_in ipv4{.sin_family = AF_INET, .sin_port = htons(NS_DEFAULTPORT)};
-    std::memcpy(&ipv4.sin_addr, bytes.data(), bytes.size());
-    std::memcpy(&address, &ipv4, size = sizeof ipv4);
-  } else {
-    sockaddr_in6 ipv6{.sin6_family = AF_INET6, .sin6_port = htons(NS_DEFAULTPORT)};
-    std::memcpy(&ipv6.sin6_addr, bytes.data(), bytes.size());
-    std::memcpy(&address, &ipv6, size = sizeof ipv6);
-  }
+  const SocketAddress address(server, NS_DEFAULTPORT);
   UniqueFd socket;
   netlink::InNetns(ns, [&] {
-    socket = UniqueFd(
-        ::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
+    socket = UniqueFd(::socket(
+        address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
   });
   if (!socket) {
     throw ErrnoError(Code::kKernel, "cannot open a socket for a name server");
   }
-  const auto* const to = static_cast<const sockaddr*>(static_cast<const void*>(&address));
-  return ::connect(socket.get(), to, size) == 0 ? std::optional(std::move(socket)) : std::nullopt;
+  return ::connect(socket.get(), address.get(), address.size) == 0
+             ? std::optional(std::move(socket))
+             : std::nullopt;
 }
 
 }  // namespace
