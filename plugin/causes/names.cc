@@ -12,8 +12,10 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/sockets/name_server.h"
+#include "plugin/causes/explain.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -35,6 +37,8 @@ class Files {
     }
     return Files(newest);
   }
+
+  static Files OfNode() { return Files(0); }
 
   [[nodiscard]] bool IsOfNode() const { return pid_ == 0; }
   [[nodiscard]] std::string owner() const {
@@ -83,8 +87,8 @@ std::optional<Ip> FindInHosts(const Files& files, const std::string& name) {
 struct Resolver {
   std::vector<Ip> servers;
   std::vector<std::string> domains;
-  int dots = 1;              // a name with as many is tried as it is first
-  bool has_servers = false;  // false: glibc asks 127.0.0.1
+  int dots = 1;                // a name with as many is tried as it is first
+  bool names_servers = false;  // false: glibc asks 127.0.0.1
 
   explicit Resolver(const Files& files) {
     for (const std::vector<std::string>& words : files.Read("etc/resolv.conf")) {
@@ -100,11 +104,15 @@ struct Resolver {
       }
     }
     constexpr std::size_t kMost = 3;  // of glibc
-    has_servers = !servers.empty();
-    if (!has_servers) {
+    names_servers = !servers.empty();
+    if (!names_servers) {
       servers.push_back(Ip::Parse("127.0.0.1").value());
     }
     servers.resize(std::min(servers.size(), kMost));
+  }
+
+  [[nodiscard]] std::vector<Ip> NamedServers() const {
+    return names_servers ? servers : std::vector<Ip>();
   }
 
   // Returns the names to ask for, in their order.
@@ -237,8 +245,36 @@ Resolution Resolve(const Inside& inside, const std::string& name) {
 
 std::vector<Ip> FindNameServers(const Inside& inside) {
   const Files files = Files::Of(inside.netns);
-  const Resolver resolver(files);
-  return files.IsOfNode() || !resolver.has_servers ? std::vector<Ip>() : resolver.servers;
+  return files.IsOfNode() ? std::vector<Ip>() : Resolver(files).NamedServers();
+}
+
+std::vector<Ip> FindNameServersOfNode() {
+  return Resolver(Files::OfNode()).NamedServers();
+}
+
+std::optional<Finding> FindLostNameServer(NodeFacts& facts,
+                                          const state::Record& record,
+                                          const Ip& server,
+                                          FindingList& unseen) {
+  constexpr std::uint16_t kDns = 53;
+  const Fix other = Fix::Advice(
+      "name a resolver that it reaches: 'dns' of the group's network, or the key 'dns' of the "
+      "network's config");
+  const auto connection = Planner(facts).FromAllocation(record, Protocol::kUdp, server, kDns);
+  Finding cause = {.text = "the container has no address of that family", .fix = other};
+  if (connection) {
+    Diagnosis diagnosis = Diagnose(facts, *connection);
+    Append(unseen, std::move(diagnosis.unseen));
+    if (diagnosis.way.IsWhole()) {
+      return std::nullopt;
+    }
+    cause = std::move(diagnosis.causes.front());
+    cause.fix = connection->IsInside() ? other : cause.fix;
+  }
+  cause.area = Finding::Area::kContainer;
+  cause.owner = record.id.container_id;
+  cause.text = Format("name server {} is not reached: {}", server, cause.text);
+  return cause;
 }
 
 }  // namespace nomad_bridge::causes

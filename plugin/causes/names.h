@@ -29,5 +29,14 @@ struct Resolution {
 // Returns the name servers in /etc/resolv.conf of the newest process in the allocation's namespace;
 // none if no process there can be seen.
 [[nodiscard]] std::vector<Ip> FindNameServers(const Inside& inside);
+// Returns those of the node's own /etc/resolv.conf.
+[[nodiscard]] std::vector<Ip> FindNameServersOfNode();
+
+// Probes the way from the allocation of `record` to a name server. Returns why the server is not
+// reached; empty if it is. `unseen` gets what the probe did not meet (explain.h).
+[[nodiscard]] std::optional<Finding> FindLostNameServer(NodeFacts& facts,
+                                                        const state::Record& record,
+                                                        const Ip& server,
+                                                        FindingList& unseen);
 
 }  // namespace nomad_bridge::causes

@@ -134,13 +134,6 @@ std::string ShowNoAnswer(const Json& attachment, const Json& diagnosis) {
 
 }  // namespace
 
-std::string Question::Target::Text() const {
-  return Cat(name.empty() ? Bracketed(address) : name,
-             ':',
-             port,
-             protocol == Protocol::kTcp ? "" : Cat('/', nomad_bridge::Text(protocol)));
-}
-
 std::vector<Answer> AnswersTo(const Question& question, const Inspected& found) {
   const std::optional<Finding> cause = found.FindCause();
   if (!cause && found.ways.empty()) {

@@ -94,7 +94,8 @@ class NameServers {
       if (!LeadsTo(*inside, server) || !tried_.emplace(inside->id.inode, server).second) {
         continue;
       }
-      std::optional<Finding> cause = FindCause(*attachment.record, server);
+      std::optional<Finding> cause =
+          causes::FindLostNameServer(facts_, *attachment.record, server, found_);
       cause ? lost.push_back(*std::move(cause)) : static_cast<void>(++reached);
     }
     containers_ += reached != 0 && lost.empty() ? 1 : 0;
@@ -121,33 +122,8 @@ class NameServers {
     return way.error != 0 || way.is_local || (inside.link && way.link == inside.link->index);
   }
 
-  std::optional<Finding> FindCause(const state::Record& record, const Ip& server) {
-    constexpr std::uint16_t kDns = 53;
-    const Fix other = Fix::Advice(
-        "name a resolver that it reaches: 'dns' of the group's network, or the key 'dns' of the "
-        "network's config");
-    Finding cause;
-    const auto connection = planner_.FromAllocation(record, Protocol::kUdp, server, kDns);
-    if (connection) {
-      causes::Diagnosis diagnosis = causes::Diagnose(facts_, *connection);
-      node_.AddAll(std::move(diagnosis.unseen));
-      if (diagnosis.way.IsWhole()) {
-        return std::nullopt;
-      }
-      cause = std::move(diagnosis.causes.front());
-    } else {
-      cause.text = "the container has no address of that family";
-    }
-    cause.area = Finding::Area::kContainer;
-    cause.owner = record.id.container_id;
-    cause.text = Format("name server {} is not reached: {}", server, cause.text);
-    cause.fix = !connection || connection->IsInside() ? other : cause.fix;
-    return cause;
-  }
-
   Examination& node_;
   causes::NodeFacts facts_{node_.host};
-  causes::Planner planner_{facts_};
   std::set<std::pair<std::uint64_t, Ip>> tried_;  // by namespace
   std::size_t containers_ = 0;                    // whose name servers are all reached
   FindingList found_;

@@ -11,6 +11,7 @@
 #include "plugin/cli/inspection.h"
 #include "plugin/cli/named_attachments.h"
 #include "plugin/cli/policy_view.h"
+#include "plugin/cli/target.h"
 #include "plugin/cli/terminal.h"
 #include "portmap/mapping.h"
 
@@ -92,55 +93,9 @@ Client ClientOf(const Arguments& arguments) {
   return client;
 }
 
-// Returns the address, or the first address of the allocation with that name. Returns nullopt if it
-// is a name that only the allocation in question can look up.
-std::optional<Ip> AddressOf(const Inventory& inventory, const std::string& name) {
-  const bool is_bracketed = name.size() > 2 && name.front() == '[' && name.back() == ']';
-  if (const auto address = Ip::Parse(is_bracketed ? name.substr(1, name.size() - 2) : name)) {
-    return address;
-  }
-  if (inventory.is_complete && FindAll(inventory, {{"", name}}).empty()) {
-    return std::nullopt;
-  }
-  for (const Attachment* const each : FindOne(inventory, name)) {
-    if (!each->Addresses().empty()) {
-      return each->Addresses().front().address;
-    }
-  }
-  throw CannotTell(Format("'{}' has no known address", name));
-}
-
-// Returns the target of -to: "10.0.0.1:22", "[2001:db8::1]:53/udp", "api:8080", "shop/api:8080";
-// nullopt without -to.
-std::optional<Question::Target> TargetOf(const Arguments& arguments, const Inventory& inventory) {
+std::optional<Target> TargetOf(const Arguments& arguments, const Inventory& inventory) {
   const std::string* const to = arguments.Find("to");
-  if (to == nullptr) {
-    return std::nullopt;
-  }
-  Question::Target target;
-  std::string place = *to;
-  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
-    const std::string end = Cat('/', Text(protocol));
-    if (place.ends_with(end)) {
-      target.protocol = protocol;
-      place.resize(place.size() - end.size());
-    }
-  }
-  const std::size_t colon = place.rfind(':');
-  target.port = colon == std::string::npos
-                    ? std::uint16_t{0}
-                    : FindNumber<std::uint16_t>(place.substr(colon + 1)).value_or(0);
-  if (target.port == 0) {
-    throw UsageError(
-        Format("-to '{}' is no target; allowed: ADDRESS:PORT, [IPV6]:PORT, ALLOC:PORT or "
-               "NAME:PORT, with /udp for UDP",
-               *to));
-  }
-  place.resize(colon);
-  const std::optional<Ip> address = AddressOf(inventory, place);
-  target.address = address.value_or(Ip());
-  target.name = address ? "" : place;
-  return target;
+  return to == nullptr ? std::nullopt : std::optional(ParseTarget(*to, inventory));
 }
 
 // Throws UsageError if the question names a client, but the target is no address of `attachments`.

@@ -14,6 +14,7 @@
 
 #include "plugin/cli/inspected.h"
 #include "plugin/cli/inventory.h"
+#include "plugin/cli/target.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -25,15 +26,6 @@ struct Question {
   std::string client_link = {};  // the link by which its packets come in; empty: not known
   // The target that the attachment does not reach. With `client`, an address of the attachment
   // itself, which the client does not reach.
-  struct Target {
-    Protocol protocol = Protocol::kTcp;
-    Ip address;
-    std::string name = {};  // not empty: `address` is what the attachment resolves this to
-    std::uint16_t port = 0;
-
-    // "10.0.0.1:22", "[2001:db8::1]:53/udp", "api.example:80"
-    [[nodiscard]] std::string Text() const;
-  };
   std::optional<Target> to;
   bool probes = true;
 };
