@@ -100,6 +100,7 @@ extern const Command kPolicyShow;
 extern const Command kPolicyStatus;
 extern const Command kPolicyTest;
 extern const Command kReconcile;
+extern const Command kTest;
 extern const Command kUninstall;
 extern const Command kUp;
 extern const Command kDown;

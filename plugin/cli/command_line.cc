@@ -20,10 +20,10 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    &kList,       &kInspect,     &kDoctor,       &kMetrics,    &kConfigCheck,
-    &kReconcile,  &kGc,          &kUp,           &kDown,       &kPolicyCheck,
-    &kPolicyTest, &kPolicyApply, &kPolicyStatus, &kPolicyShow, &kInstall,
-    &kUninstall,  &kVersion,     &kCompletion,   &kHelp,
+    &kList,        &kInspect,    &kDoctor,      &kTest,         &kMetrics,
+    &kConfigCheck, &kReconcile,  &kGc,          &kUp,           &kDown,
+    &kPolicyCheck, &kPolicyTest, &kPolicyApply, &kPolicyStatus, &kPolicyShow,
+    &kInstall,     &kUninstall,  &kVersion,     &kCompletion,   &kHelp,
 };
 
 // The groups in the list of commands. `first` is the first command of the group.

@@ -86,6 +86,7 @@ TEST_F(Schema, ExistsForEveryCommandWithTheJsonFlag) {
             (std::set<std::string>{"list",
                                    "inspect",
                                    "doctor",
+                                   "test",
                                    "config check",
                                    "reconcile",
                                    "gc",
@@ -94,7 +95,9 @@ TEST_F(Schema, ExistsForEveryCommandWithTheJsonFlag) {
                                    "policy apply",
                                    "policy status",
                                    "policy show"}))
-      << "a new one belongs into the cases above, one of policies into policy_life_test.cc";
+      << "a new one belongs into the cases above, one of policies into policy_life_test.cc, test "
+         "into "
+         "probe_trial_test.cc";
 }
 
 }  // namespace

@@ -104,6 +104,20 @@ TEST_F(CommandsPage, ShowsWhatDoctorPrints) {
   ExpectAllTyped();
 }
 
+TEST_F(CommandsPage, ShowsWhatTestPrints) {
+  ReplaceFile("/run/resolv.conf", "nameserver 203.0.113.53\n");
+  const Mounted resolv({"--bind", "/run/resolv.conf"}, "/etc/resolv.conf");
+  EnsureDirectory("/opt/cni/config");
+  fs::copy_file(ProjectPath("examples/nomad.conflist"), "/opt/cni/config/nomad.conflist");
+  host().Nft(
+      "table inet mine { chain f { type filter hook forward priority 5; iifname uplink"
+      " tcp dport 8080 drop; }; }");
+  TurnTo("test");
+  Call("eth0", "uplink");
+  TypeInVain();
+  ExpectAllTyped();
+}
+
 TEST_F(CommandsPage, ShowsWhatReconcilePrints) {
   DropForwarded();
   AttachBilling();
