@@ -87,7 +87,8 @@ std::vector<Damage> Damages() {
        kTableOfOurs,
        kPolicies},
       {"FlushPolicyOfAllocations",
-       "nft flush chain $table $(nft list chains | sed -n 's/.*chain \\(in-[0-9a-f]*\\) .*/\\1/p')",
+       "nft flush chain $table $(nft list chains inet | sed -n 's/.*chain \\(in-[0-9a-f]*\\) "
+       ".*/\\1/p')",
        "chain in-",
        kTableOfOurs,
        kPolicies},
