@@ -17,6 +17,7 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/inventory.h"
+#include "plugin/cli/policy_flows.h"
 #include "plugin/cli/policy_view.h"
 #include "plugin/config/node_config.h"
 #include "plugin/policy/policy.h"
@@ -200,6 +201,12 @@ bool IsStderrTheJournal() {
          Cat(std::uint64_t{status.st_dev}, ':', std::uint64_t{status.st_ino}) == stream;
 }
 
+std::string ShowEnding(const Json& flows) {
+  return flows.empty() ? ""
+                       : Cat("\nThese connections of the last hour would be refused:\n",
+                             ShowFlowsThatWouldEnd({{"flows", flows}}));
+}
+
 // Says that there are no policies to whoever typed the command, and where policies are required.
 // The unit that runs at each boot has nothing to log about a node without policies.
 void RemarkOnNone(const policy::Policies& policies, const std::string& directory) {
@@ -265,21 +272,24 @@ int RunApply(const Arguments& arguments) {
     // allowed by now.
     cut = attachment::CutRefused(host, is_cut ? attachment::More::kAll : attachment::More::kNone);
   }
+  const Flows ending = is_dry && !has_none ? FlowsThatWouldEnd(host, program) : Flows();
   const Json document = {{"dryRun", is_dry},
                          {"policies", policies.policies.size()},
                          {"changed", ChangesJson(report, program)},
+                         {"wouldEnd", ToJson(ending).at("flows")},
                          {"cut", is_cut ? cut : 0},
                          {"unrecorded", program.empty() ? Json::array() : UnrecordedJson(host)}};
   const bool is_audit = !program.empty() && AreAllAudited(program) && AreAllAudited(report.former);
   if (arguments.Has("json")) {
     PrintDocument(document);
   } else if (!has_none) {
-    Print(ShowChanges(document.at("changed"), arguments.Has("v")));
+    Print(Cat(ShowChanges(document.at("changed"), arguments.Has("v")),
+              ShowEnding(document.at("wouldEnd"))));
     WriteBestEffort(STDERR_FILENO, Summary(document, is_audit, is_cut));
     RemarkOnUnseen(report.unseen);
     RemarkOnUnrecorded(document.at("unrecorded"));
   }
-  return document.at("unrecorded").empty() ? kYes : kNo;
+  return ending.flows.empty() && document.at("unrecorded").empty() ? kYes : kNo;
 }
 
 }  // namespace
@@ -295,6 +305,10 @@ changes, by group (-v: by allocation): the policies that are about it, before
 and after. Connections that have begun go on, unless -cut ends those that are
 refused now. A file with an error changes nothing. Exit 1: nothing was changed,
 or a running allocation has no record, and keeps the policies that it had.
+
+-dry-run also lists the flows of the last hour and the connections open now that
+the files would refuse, with the entries that would keep them. Exit 1: there are
+any.
 )",
     .flags = kApplyFlags,
     .run = RunApply};

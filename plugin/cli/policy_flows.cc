@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 #include <span>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include <netinet/in.h>
@@ -14,7 +16,9 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/table.h"
+#include "netlink/conntrack/conntrack.h"
 #include "plugin/cli/attachment_view.h"
+#include "plugin/cli/policy_log.h"
 #include "plugin/policy/glob.h"
 #include "plugin/rules/policy_admission.h"
 
@@ -193,6 +197,11 @@ Cell ShowDecision(const Json& flow) {
   return DecisionOf(flow);
 }
 
+Cell ShowSeen(const Json& ago) {
+  const std::chrono::seconds age(ago);
+  return age.count() == 0 ? Cell("now") : Cell(Cat(ShowAge(age), " ago"));
+}
+
 constexpr std::array kFlowColumns = {
     Column{"LAST",
            "/secondsAgo",
@@ -202,6 +211,11 @@ constexpr std::array kFlowColumns = {
     Column{"TO", "/to/name", ShowPlain, Cuts::kFirst},
     Column{"PORT", "/port"},
     Column{"IS", "", ShowDecision, Cuts::kLast}};
+constexpr std::array kEndingColumns = {kFlowColumns[2],
+                                       kFlowColumns[3],
+                                       kFlowColumns[4],
+                                       Column{"SEEN", "/secondsAgo", ShowSeen},
+                                       Column{"REFUSED BY", "/by", ShowPlain, Cuts::kLast}};
 constexpr std::array kLoggedColumns = {kFlowColumns[0],
                                        kFlowColumns[2],
                                        kFlowColumns[3],
@@ -240,6 +254,23 @@ void Add(Flow flow, const nft::Bytes& key, std::map<nft::Bytes, Flow>& flows) {
     other = std::move(flow);
   }
   other.tries = tries;
+}
+
+// Returns the connections that conntrack has, each source, target and port once.
+std::vector<Flow> OpenConnections(state::Host& host, const Holders& holders) {
+  const auto now = static_cast<std::uint64_t>(std::time(nullptr));
+  std::set<conntrack::Connection> connections;
+  for (const auto& entry : conntrack::Conntrack::In(host.netns).All()) {
+    connections.insert(entry.connection);
+  }
+  std::vector<Flow> flows;
+  for (const conntrack::Connection& each : connections) {
+    flows.push_back({.from = EndAt(each.from, holders, now),
+                     .to = EndAt(each.to, holders, now),
+                     .protocol = each.protocol,
+                     .port = each.port});
+  }
+  return flows;
 }
 
 std::string Show(const Json& document, std::span<const Column> columns) {
@@ -311,6 +342,28 @@ Flows ReadFlows(state::Host& host, Holders& known) {
   return read;
 }
 
+Flows FlowsThatWouldEnd(state::Host& host, const policy::Program& program) {
+  Holders holders;
+  RecallHolders(holders);
+  Flows seen = ReadFlows(host, holders);
+  for (Flow& connection : OpenConnections(host, holders)) {
+    Explain(host.policy.Program(), holders, connection);
+    seen.flows.push_back(std::move(connection));
+  }
+  std::ranges::stable_sort(seen.flows, {}, &Flow::seconds_ago);
+  std::set<std::tuple<std::string, std::string, std::string>> names;
+  Flows ending = {.are_all = seen.are_all};
+  for (Flow& flow : seen.flows) {
+    const bool passes_now = flow.now.is_allowed;
+    Explain(program, holders, flow);
+    if (passes_now && !flow.now.is_allowed &&
+        names.emplace(Text(flow.from), Text(flow.to), PortText(flow)).second) {
+      ending.flows.push_back(std::move(flow));
+    }
+  }
+  return ending;
+}
+
 Usage UsageOfRefusedFlows(state::Host& host) {
   return UsageOf(host, rules::kRefusedFlows);
 }
@@ -330,6 +383,10 @@ std::string DecisionOf(const Json& flow) {
 
 std::string ShowFlows(const Json& document) {
   return Show(document, kFlowColumns);
+}
+
+std::string ShowFlowsThatWouldEnd(const Json& document) {
+  return Show(document, kEndingColumns);
 }
 
 std::string ShowLoggedFlows(const Json& document) {

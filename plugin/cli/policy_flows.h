@@ -52,6 +52,11 @@ struct Flows {
 // may keep for the next call.
 [[nodiscard]] Flows ReadFlows(state::Host& host, Holders& known);
 
+// Returns the flows of the last hour, and the connections that conntrack has, which the policies in
+// force let pass and `program` would refuse: the latest first, once for the same names and port.
+// The entry of each goes into a policy of `program`.
+[[nodiscard]] Flows FlowsThatWouldEnd(state::Host& host, const policy::Program& program);
+
 // Sets what the policies decide about the flow, and the policy and the entry that would allow it.
 void Explain(const policy::Program& program, const Holders& holders, Flow& flow);
 
@@ -69,6 +74,9 @@ void Explain(const policy::Program& program, const Holders& holders, Flow& flow)
 [[nodiscard]] std::string DecisionOf(const Json& flow);
 // Returns a table of the flows in this document, followed by the entries to paste.
 [[nodiscard]] std::string ShowFlows(const Json& document);
+// Returns the same for flows of FlowsThatWouldEnd(), where an open connection was seen 0 seconds
+// ago.
+[[nodiscard]] std::string ShowFlowsThatWouldEnd(const Json& document);
 // Returns the same for flows of the journal, which has the first packet of each flow, and no count.
 [[nodiscard]] std::string ShowLoggedFlows(const Json& document);
 

@@ -317,6 +317,38 @@ TEST_F(PolicyFlows, StatusShowsTheRulesAndADifferenceInTheKernel) {
   EXPECT_EQ(RunLine("policy status").exit_code, 0);
 }
 
+TEST_F(PolicyFlows, DryRunListsWhatTheFilesWouldRefuse) {
+  const Node& api = Start("prod", "api");
+  const Node& etl = Start("dev", "etl");
+  const Node& scraper = Start("infra", "prometheus");
+  Apply({Audited(kNamespaces)});
+  EXPECT_TRUE(Connects(etl, api, 6));
+  host().Must(Words("conntrack -F"));  // only the kernel's flows know that connection
+  EXPECT_TRUE(Connects(scraper, api));
+  host().Must(Words("nft flush set inet nomad-bridge audited_flows4"));  // and only conntrack this
+
+  WritePolicies({kNamespaces});
+  const Outcome refused = Run({"policy", "apply", "-dry-run", kDirectory});
+  EXPECT_THAT(refused, Exits(1));
+  EXPECT_THAT(refused.out,
+              ::testing::ContainsRegex("dev/etl/main +prod/api/main +tcp/80 .*ago +namespaces"));
+  EXPECT_THAT(
+      refused.out,
+      ::testing::ContainsRegex("infra/prometheus/main +prod/api/main +tcp/80 +now +namespaces"));
+  const json document = json::parse(Run({"policy", "apply", "-dry-run", "-json", kDirectory}).out);
+  ASSERT_EQ(document["wouldEnd"].size(), 2U) << document;
+
+  json wider = kNamespaces;
+  for (const json& flow : document["wouldEnd"]) {
+    EXPECT_EQ(flow["policy"], "namespaces");
+    wider["allow"].push_back(flow["entry"]);
+  }
+  WritePolicies({wider});
+  EXPECT_THAT(Run({"policy", "apply", "-dry-run", kDirectory}), Exits(0));
+  WritePolicies({Audited(kNamespaces)});
+  EXPECT_THAT(Run({"policy", "apply", "-dry-run", kDirectory}), Exits(0));
+}
+
 TEST_F(PolicyFlows, ApplyShowsChangesByGroup) {
   Start("prod", "api");
   Start("prod", "db");
