@@ -76,6 +76,9 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   if (is_add) {
     config = rules::WithoutUnsupportedDefaults(std::move(config), host);
     rules::RequirePolicies(config.rules, type, host);
+    if (config.labels_error && !host.policy.Program().empty()) {
+      throw Error(*config.labels_error);  // nobody would know which policies select it
+    }
   }
   FileLock own = host.records.Lock(request.id);
   return {.request = request,

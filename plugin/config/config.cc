@@ -50,23 +50,27 @@ void CheckForAdd(const JsonView& config, const cni::Args& args) {
 }
 
 // The reference firewall, portmap and loopback plugins never read CNI_ARGS: under their names it
-// holds only labels. But policies select allocations by their labels, whichever parts they have. If
-// a mistake in a job's own arguments hid its labels, the job would escape the policies. So only
-// loopback ignores mistakes, and every command that must work all the same.
+// holds only labels, and a mistake in it must not fail the command. But policies select allocations
+// by their labels, and the part kForward is there to apply them. If a mistake in a job's own
+// arguments hid its labels, the job would escape the policies. For the others, `labels_error` gets
+// the mistake: what to do depends on whether the node has policies.
 cni::Args ParseArgsFor(const cni::PluginType& type,
                        const cni::Request& request,
-                       const JsonView& config) {
+                       const JsonView& config,
+                       std::optional<Error>& labels_error) {
   try {
     cni::Args args = cni::ParseArgs(request.args);
     if (request.verb == cni::Verb::kAdd) {
       CheckForAdd(config, args);
     }
     return args;
-  } catch (const Error&) {
-    const bool labels_decide = request.verb == cni::Verb::kAdd && type.ProvidesRules();
+  } catch (const Error& error) {
+    const bool labels_decide =
+        request.verb == cni::Verb::kAdd && type.Provides(cni::Part::kForward);
     if (labels_decide || type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
       throw;
     }
+    labels_error = error;
     return {};
   }
 }
@@ -85,13 +89,16 @@ struct Asked {
   std::vector<std::string> ipam = {"type"};
 };
 
-Sources MakeSources(const cni::Request& request, const cni::PluginType& type, Asked& asked) {
+Sources MakeSources(const cni::Request& request,
+                    const cni::PluginType& type,
+                    Asked& asked,
+                    std::optional<Error>& labels_error) {
   const JsonView config = JsonView(*request.config, "").Recording(asked.config);
   return {.config = config,
           .ipam = config.Find("ipam").Recording(asked.ipam),
           .runtime = config.Find("runtimeConfig"),
           .cni = config.Find("args").Find("cni"),
-          .args = ParseArgsFor(type, request, config),
+          .args = ParseArgsFor(type, request, config, labels_error),
           .cni_version = request.cni_version,
           .is_add = request.verb == cni::Verb::kAdd};
 }
@@ -161,9 +168,11 @@ bool MayBeIpamType(std::string_view ipam_type) {
 
 Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   Asked asked;
-  const Sources sources = MakeSources(request, type, asked);
+  std::optional<Error> labels_error;
+  const Sources sources = MakeSources(request, type, asked, labels_error);
   Config config{.rules = ParseRules(sources, type),
                 .labels = ParseLabels(sources),
+                .labels_error = std::move(labels_error),
                 .repair_on_check = sources.config.FindBool("repairOnCheck").value_or(true)};
   if (type.Provides(cni::Part::kAddress)) {
     config.ipam = ParseIpam(sources, type.defaults);

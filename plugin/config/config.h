@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/bridge_port.h"
+#include "base/error.h"
 #include "base/ip.h"
 #include "base/route.h"
 #include "firewall/forward_hook.h"
@@ -135,6 +136,7 @@ struct Config {
   RulesConfig rules;
   cni::Dns dns;        // the config's own; if it is not empty, it replaces all of ipam's
   cni::Labels labels;  // CNI_ARGS, then args.cni.labels
+  std::optional<Error> labels_error;  // a mistake in CNI_ARGS, which hides its labels
   bool repair_on_check = true;
   std::optional<cni::Result> prev_result;
   std::vector<UnknownKey> unknown_keys;

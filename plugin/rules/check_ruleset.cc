@@ -124,6 +124,10 @@ class Wanted {
   [[nodiscard]] bool AreRulesUntouched() const {
     return about_ && about_->rules == firewall::HashOfRules(host_.nft);
   }
+  // Returns whether the tables say of themselves what they should be.
+  [[nodiscard]] bool IsDescribed() const {
+    return IsCurrent(about_, host_) && about_->accept_mark_bit == mark_bit_;
+  }
 
   [[nodiscard]] firewall::Goal Goal() const {
     const policy::Program& program = host_.policy.Program();
@@ -175,8 +179,8 @@ class Wanted {
   Kinds kinds_;  // that need chains
 };
 
-// Compares everything. Under the rules' lock.
-void Check(state::Host& host,
+// Compares everything. Returns whether all of it is right. Needs the rules' lock for a repair.
+bool Check(state::Host& host,
            const state::Record* added,
            const link::ListedVeths* listed,
            Findings& findings) {
@@ -184,7 +188,7 @@ void Check(state::Host& host,
   RequireReadablePolicies(host);
   const Wanted wanted(host, added, listed);
   if (wanted.IsNothing()) {
-    return;
+    return true;
   }
   const bool were_rules_whole = wanted.AreRulesUntouched();
   FindingList found = firewall::Compare(host.nft, wanted.Goal(), findings.mode());
@@ -196,7 +200,9 @@ void Check(state::Host& host,
   if (findings.is_repairing() && !found.empty() && !(were_rules_whole && were_elements_whole)) {
     DeleteUntranslatedConntrack(host, wanted.live());
   }
+  const bool is_right = found.empty() && were_rules_whole && wanted.IsDescribed();
   findings.AddAll(std::move(found));
+  return is_right;
 }
 
 // Returns whether the kernel has the port of `element` for another attachment of the same
@@ -242,8 +248,13 @@ void CheckRuleset(state::Host& host, Findings& findings, const link::ListedVeths
   if (host.records.List("").empty() && !host.nft.FindTable(firewall::TableId())) {
     return;  // nothing to compare, so no lock file is created
   }
+  // First without the lock: no ADD waits for a check that finds nothing.
+  Findings first_look(Mode::kLook);
+  if (Check(host, nullptr, listed, first_look)) {
+    return;
+  }
   const FileLock one_at_a_time = host.records.LockRules();
-  Check(host, nullptr, listed, findings);
+  static_cast<void>(Check(host, nullptr, listed, findings));
 }
 
 bool CheckTables(state::Host& host, const std::vector<state::Record>& records, Findings& findings) {
@@ -276,7 +287,7 @@ void EnsureTables(state::Host& host, const state::Record& record) {
 
 void RepairRuleset(state::Host& host, const state::Record* added) {
   Findings silent = Findings::Silently();
-  Check(host, added, nullptr, silent);
+  static_cast<void>(Check(host, added, nullptr, silent));
 }
 
 // The rules that others removed have been restored before, and the flows that began without them

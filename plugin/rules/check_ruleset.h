@@ -23,9 +23,9 @@ namespace nomad_bridge::rules {
 [[nodiscard]] bool HasForwardHook(const state::Record& record);
 
 // Compares tables, static rules, and the elements of all live attachments. Reads all records, and
-// takes the rules' lock. Makes no table if the node has neither an attachment nor a table of ours.
-// `listed`: the host veths that existed shortly before, for a caller that looks at many
-// attachments.
+// takes the rules' lock if something differs. Makes no table if the node has neither an attachment
+// nor a table of ours. `listed`: the host veths that existed shortly before, for a caller that
+// looks at many attachments.
 void CheckRuleset(state::Host& host, Findings& findings, const link::ListedVeths* listed);
 
 // Compares our tables, and then the static rules that `records` need. This is the same work with

@@ -1,5 +1,7 @@
 // Labels that want to break something: whatever is in them, rules, links, files and outputs stay
 // readable to every tool.
+#include <regex>
+
 #include "tests/plugin/labels_world.h"
 
 namespace nomad_bridge::test {
@@ -153,7 +155,8 @@ TEST_F(HostileLabels, AreNotTakenForAnotherOwnersComment) {
   Detach(Web(), As("web", container()));
   const json config = Publish({Port(8081, 80)}, DualStack());
   Attach(config, As("faker", AddContainer("other"), Cat("NOMAD_JOB_ID=", comment_of_web)));
-  EXPECT_THAT(Comment("alloc4"), HasSubstr(comment_of_web));
+  const std::string in_one_word = std::regex_replace(comment_of_web, std::regex(" "), "%20");
+  EXPECT_THAT(Comment("alloc4"), HasSubstr(in_one_word));
   const json of_faker = Elements("alloc4");
 
   Attach(Web(), As("web", container()));

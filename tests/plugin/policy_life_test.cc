@@ -350,6 +350,8 @@ TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddAfterAReboot) {
   Node& next = AddContainer("next");
   const Variables variables = As("next", next, LabelsOf("prod", "next"));
   EXPECT_THAT(RunPlugin("ADD", config, variables), Fails(11));
+  host().Must(
+      Words(Cat("ip link delete ", ReadRecord("prod-api").at("host_veth").get<std::string>())));
   fs::remove_all("/run/nomad-bridge");
   host().Must(Words("nft flush ruleset"));
   host().Must(Words("ip link delete nomad"));

@@ -105,6 +105,20 @@ TEST_P(PolicyLists, LeaveNothingBehind) {
   EXPECT_THAT(RunLine("gc -dry-run -all"), Exits(_, Out(Not(HasSubstr("has no owner")))));
 }
 
+// A job's author can write CNI_ARGS. The reference portmap does not read it.
+TEST_P(PolicyLists, NoMistakeInItsArgumentsHidesAnAllocation) {
+  Node& api = AddContainer("api");
+  const json result = {{"cniVersion", "1.0.0"},
+                       {"interfaces", json::array()},
+                       {"ips", {{{"address", "10.7.0.9/24"}}}}};
+  const std::string config = Chained("portmap", result).dump();
+  const Variables variables = As("api", api, "NOMAD_NAMESPACE=dev;nomad_namespace=prod");
+  EXPECT_THAT(RunPlugin("ADD", config, variables, "portmap"), Exits(0));
+  EXPECT_THAT(RunPlugin("DEL", config, variables, "portmap"), Exits(0));
+  Apply({kNamespaces});
+  EXPECT_THAT(RunPlugin("ADD", config, variables, "portmap"), Fails(4, Msg(HasSubstr("CNI_ARGS"))));
+}
+
 TEST_P(PolicyLists, AreRefusedWhilePoliciesAreRequired) {
   const NodeConfig config(R"({"policy": {"required": true}})");
   Node& api = AddContainer("api");

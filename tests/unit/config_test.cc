@@ -162,9 +162,9 @@ TEST(ParseConfig, LooksAtTheKeysOfItsPartsOnly) {
   EXPECT_THROW(ParsedBy("portmap", R"({"masqAll":"x"})"), Error);
 }
 
-TEST(ParseConfig, RefusesBadArgumentsUnlessOnlyForLoopback) {
-  EXPECT_THAT(ParsedBy("loopback", "{}", "none").labels, IsEmpty());
-  EXPECT_THROW(ParsedBy("portmap", "{}", "none"), Error);
+TEST(ParseConfig, IgnoresBadArgumentsForRulesAndLoopback) {
+  EXPECT_THAT(ParsedBy("portmap", "{}", "none").labels, IsEmpty());
+  EXPECT_TRUE(ParsedBy("portmap", "{}", "none").labels_error) << "but keeps them";
   EXPECT_THAT(ParsedBy("firewall", "{}", "NOMAD_JOB_ID=billing").labels,
               ElementsAre(cni::Label{"NOMAD_JOB_ID", "billing"}));
   EXPECT_THROW(ParsedBy("bridge", "{}", "none"), Error);
