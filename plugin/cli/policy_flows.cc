@@ -355,6 +355,9 @@ Flows FlowsThatWouldEnd(state::Host& host, const policy::Program& program) {
   Flows ending = {.are_all = seen.are_all};
   for (Flow& flow : seen.flows) {
     const bool passes_now = flow.now.is_allowed;
+    // The files are judged by what they have for a workload, not by what is in the kernel.
+    flow.from.in_force.reset();
+    flow.to.in_force.reset();
     Explain(program, holders, flow);
     if (passes_now && !flow.now.is_allowed &&
         names.emplace(Text(flow.from), Text(flow.to), PortText(flow)).second) {
