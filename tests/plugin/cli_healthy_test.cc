@@ -285,12 +285,6 @@ class HealthyNode : public CliWorld, public ::testing::WithParamInterface<int> {
       EXPECT_TRUE(is_told || check.at("verdict") == "ok") << check;
     }
   }
-
-  const std::string resolv_conf_ = [] {
-    std::ofstream("/run/resolv.conf") << "nameserver 192.0.2.200\n";
-    return "/run/resolv.conf";
-  }();
-  Mounted resolv_{{"--bind", resolv_conf_}, "/etc/resolv.conf"};
 };
 
 TEST_P(HealthyNode, HasNoFindings) {
