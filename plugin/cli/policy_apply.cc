@@ -244,6 +244,32 @@ void RemarkOnUnrecorded(const Json& unrecorded) {
   }
 }
 
+struct Applied {
+  attachment::ApplyReport report;
+  Flows ending;         // what -dry-run has found
+  std::size_t cut = 0;  // connections that -cut has ended
+};
+
+// Puts the policies in force, or finds what that would change. `directory` has their files.
+Applied Apply(state::Host& host,
+              const policy::Program& program,
+              const std::string& directory,
+              const Arguments& arguments) {
+  using attachment::More;
+  const Mode mode = ModeOf(arguments);
+  Applied applied = {.report = attachment::ApplyPolicies(host, program, directory, mode)};
+  if (mode == Mode::kLook) {
+    applied.ending = FlowsThatWouldEnd(host, program);
+    return applied;
+  }
+  // Even without -cut: connections that an earlier -cut has ended may begin anew if they are
+  // allowed by now.
+  const bool is_cut = arguments.Has("cut");
+  const std::size_t ended = attachment::CutRefused(host, is_cut ? More::kAll : More::kNone);
+  applied.cut = is_cut ? ended : 0;
+  return applied;
+}
+
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
   // Makes the path absolute: later commands compare these files, from other working directories.
@@ -259,37 +285,28 @@ int RunApply(const Arguments& arguments) {
   // have to read the file.
   const bool has_none = !FindStatus(directory) && !state::PolicyFile::FindText();
   RemarkOnNone(policies, directory);
+  const Applied applied =
+      has_none ? Applied()
+               : Apply(host, program, policies.are_named ? directory : std::string(), arguments);
   const bool is_dry = ModeOf(arguments) == Mode::kLook;
-  const bool is_cut = arguments.Has("cut") && !is_dry;
-  attachment::ApplyReport report;
-  std::size_t cut = 0;
-  if (!has_none) {
-    report = attachment::ApplyPolicies(
-        host, program, policies.are_named ? directory : std::string(), ModeOf(arguments));
-  }
-  if (!has_none && !is_dry) {
-    // Even without -cut: connections that an earlier -cut has ended may begin anew if they are
-    // allowed by now.
-    cut = attachment::CutRefused(host, is_cut ? attachment::More::kAll : attachment::More::kNone);
-  }
-  const Flows ending = is_dry && !has_none ? FlowsThatWouldEnd(host, program) : Flows();
   const Json document = {{"dryRun", is_dry},
                          {"policies", policies.policies.size()},
-                         {"changed", ChangesJson(report, program)},
-                         {"wouldEnd", ToJson(ending).at("flows")},
-                         {"cut", is_cut ? cut : 0},
+                         {"changed", ChangesJson(applied.report, program)},
+                         {"wouldEnd", ToJson(applied.ending).at("flows")},
+                         {"cut", applied.cut},
                          {"unrecorded", program.empty() ? Json::array() : UnrecordedJson(host)}};
-  const bool is_audit = !program.empty() && AreAllAudited(program) && AreAllAudited(report.former);
   if (arguments.Has("json")) {
     PrintDocument(document);
   } else if (!has_none) {
     Print(Cat(ShowChanges(document.at("changed"), arguments.Has("v")),
               ShowEnding(document.at("wouldEnd"))));
-    WriteBestEffort(STDERR_FILENO, Summary(document, is_audit, is_cut));
-    RemarkOnUnseen(report.unseen);
+    const bool is_audit =
+        !program.empty() && AreAllAudited(program) && AreAllAudited(applied.report.former);
+    WriteBestEffort(STDERR_FILENO, Summary(document, is_audit, arguments.Has("cut") && !is_dry));
+    RemarkOnUnseen(applied.report.unseen);
     RemarkOnUnrecorded(document.at("unrecorded"));
   }
-  return ending.flows.empty() && document.at("unrecorded").empty() ? kYes : kNo;
+  return applied.ending.flows.empty() && document.at("unrecorded").empty() ? kYes : kNo;
 }
 
 }  // namespace

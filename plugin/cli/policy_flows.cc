@@ -264,6 +264,7 @@ std::vector<Flow> OpenConnections(state::Host& host, const Holders& holders) {
     connections.insert(entry.connection);
   }
   std::vector<Flow> flows;
+  flows.reserve(connections.size());
   for (const conntrack::Connection& each : connections) {
     flows.push_back({.from = EndAt(each.from, holders, now),
                      .to = EndAt(each.to, holders, now),

@@ -100,6 +100,15 @@ std::string KeyOf(state::Host& host, const state::Record& record) {
   return Cat(record.link.bridge, ' ', KindNameOf(JudgementOf(record, host.policy.Program())));
 }
 
+// Adds what policies do not see of the record's own traffic.
+void AddUnseenOf(state::Host& host, const state::Record& record, FindingList& all) {
+  for (const auto find : {&FindUnjudged, &FindTaggedTraffic}) {
+    if (std::optional<Finding> finding = find(host, record)) {
+      all.push_back(*std::move(finding));
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<Finding> FindUnjudged(state::Host& host, const state::Record& record) {
@@ -174,11 +183,7 @@ FindingList FindUnseenTraffic(state::Host& host, const std::vector<state::Record
   std::set<std::string> found;  // names of bridges
   std::set<std::string> looked_at;
   for (const state::Record& record : records) {
-    for (const auto find : {&FindUnjudged, &FindTaggedTraffic}) {
-      if (std::optional<Finding> finding = find(host, record)) {
-        all.push_back(*std::move(finding));
-      }
-    }
+    AddUnseenOf(host, record, all);
     if (host.policy.Program().empty() ||
         (record.link.foreign_ports.empty() && !looked_at.insert(KeyOf(host, record)).second)) {
       continue;
