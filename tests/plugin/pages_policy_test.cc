@@ -77,6 +77,7 @@ TEST_F(PolicyRollout, KeepsTheScraperAndRefusesTheIntruder) {
   Type();  // look at the flows
   ReplaceFile(kFile, FencedAs("json"));
   EXPECT_THAT(Type().out, HasSubstr("allowed now by namespaces#1"));
+  EXPECT_THAT(TypeInVain().out, HasSubstr("dev/etl/main"));
   Type();  // enforce
   EXPECT_TRUE(Reaches(scraper, api, 9100));
   EXPECT_TRUE(Reaches(api, db, 5432));
