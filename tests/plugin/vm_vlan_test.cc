@@ -76,6 +76,7 @@ TEST_P(VlanRules, AllowPublishedPortsAndTheWayOut) {
 
 // Policies do not judge frames with tags. Each command that introduces policies says so.
 TEST_F(Vlan, ATrunkThatPoliciesSelectIsNamed) {
+  Attach(Config(kVlan100), As("member", AddContainer("member")));  // makes the bridge
   fs::create_directories("/run/policies");
   std::ofstream("/run/policies/p.json")
       << R"({"version": 1, "policies": [{"name": "p", "to": {"namespace": "*"}, "allow": []}]})";
