@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/text.h"
 #include "firewall/table.h"
 #include "netlink/conntrack/conntrack.h"
 #include "plugin/link/liveness.h"
@@ -129,8 +129,10 @@ std::size_t CutRefused(state::Host& host, More more) {
     const CutPlan plan = PlanCut(host, present, more);
     count += plan.added.size();
     if (present.size() - plan.removed.size() + plan.added.size() > rules::kMaxCut) {
-      LogLine("more than {} connections are refused: none of them was ended", rules::kMaxCut);
-      return 0;
+      throw Error(
+          Code::kTryAgain,
+          Format("more than {} connections are refused: none of them was ended", rules::kMaxCut),
+          "the policies are in force for new connections");
     }
     if (CommitCut(host, plan)) {
       return count;

@@ -6,7 +6,7 @@
 //         directions.
 // Limits  Ids have 32 bits. A connection that nobody ended might have the same id, with odds of one
 //         in four thousand millions.
-// Errors  kKernel.
+// Errors  kKernel; kTryAgain if more connections are refused than the set holds: then it ends none.
 #pragma once
 
 #include <cstddef>

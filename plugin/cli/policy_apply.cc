@@ -207,7 +207,8 @@ std::string ShowEnding(const Json& flows) {
                              ShowFlowsThatWouldEnd({{"flows", flows}}));
 }
 
-// Says that there are no policies to whoever typed the command, and where policies are required.
+// Tells the person who typed the command that there are no policies. Also says so if policies are
+// required.
 // The unit that runs at each boot has nothing to log about a node without policies.
 void RemarkOnNone(const policy::Policies& policies, const std::string& directory) {
   const bool are_required = config::ReadNodeConfig().policy_required;

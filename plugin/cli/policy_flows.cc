@@ -62,12 +62,11 @@ void Remember(Holders now, Holders& known) {
   known.of_node = std::move(now.of_node);
   known.subnets.merge(now.subnets);
   for (Holder& holder : now.allocations) {
-    const auto is_known = [&](const Holder& other) {
+    // Replaces what was known: only the new holder has what is in force now.
+    std::erase_if(known.allocations, [&](const Holder& other) {
       return other.end.address == holder.end.address && other.created == holder.created;
-    };
-    if (std::ranges::none_of(known.allocations, is_known)) {
-      known.allocations.push_back(std::move(holder));
-    }
+    });
+    known.allocations.push_back(std::move(holder));
   }
 }
 

@@ -30,9 +30,8 @@ Json ReadLog() {
 }
 
 // Returns what was printed about each flow, by its key.
-std::map<std::string, std::string> ReadPrinted() {
+std::map<std::string, std::string> PrintedIn(const Json& log) {
   std::map<std::string, std::string> printed;
-  const Json log = ReadLog();
   const Json flows = log.value("printed", Json::object());
   for (const auto& [key, decision] : flows.items()) {
     printed[key] = decision.is_string() ? decision.get<std::string>() : "";
@@ -152,10 +151,7 @@ std::optional<Flow> FindLoggedFlow(std::string_view line, std::uint64_t now) {
   return flow;
 }
 
-}  // namespace
-
-void RecallHolders(Holders& known) {
-  const Json log = ReadLog();
+void RecallHoldersIn(const Json& log, Holders& known) {
   for (const Json& each : log.value("holders", Json::array())) {
     const std::optional<policy::End> end = FindEnd(each);
     const auto created = each.is_object() ? each.find("created") : each.end();
@@ -165,11 +161,18 @@ void RecallHolders(Holders& known) {
   }
 }
 
+}  // namespace
+
+void RecallHolders(Holders& known) {
+  RecallHoldersIn(ReadLog(), known);
+}
+
 void LogFlows(state::Host& host, bool is_json) {
+  const Json log_before = ReadLog();
   Holders known;
-  RecallHolders(known);
+  RecallHoldersIn(log_before, known);
   const Json flows = ToJson(ReadFlows(host, known)).at("flows");
-  const std::map<std::string, std::string> printed_before = ReadPrinted();
+  const std::map<std::string, std::string> printed_before = PrintedIn(log_before);
   std::map<std::string, std::string> printed;
   for (const Json& flow : flows) {
     const std::string key = KeyOf(flow);
@@ -183,7 +186,9 @@ void LogFlows(state::Host& host, bool is_json) {
   }
   // Last: a killed command prints a flow twice rather than never.
   const Json log = {{"holders", HoldersOf(flows, known)}, {"printed", printed}};
-  ReplaceFile(FileOfLog(), log.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (log != log_before) {
+    ReplaceFile(FileOfLog(), log.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
 }
 
 Flows ReadJournal(state::Host& host, const std::string& time) {

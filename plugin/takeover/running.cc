@@ -89,7 +89,7 @@ std::vector<RunningAttachment> FindRunning(state::Host& host,
     try {
       AddIn(netns, path, host, veths, running);
     } catch (const Error&) {
-      // We may not enter it, without CAP_SYS_ADMIN. Our own attachments are shown all the same.
+      // Without CAP_SYS_ADMIN we cannot enter the namespace. Our own attachments are still shown.
     }
   });
   std::erase_if(running, [&](const RunningAttachment& each) { return host.records.Has(each.id); });

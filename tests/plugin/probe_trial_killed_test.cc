@@ -1,4 +1,4 @@
-// What nomad-bridge test leaves behind, which is nothing, however it ends; and what others notice.
+// nomad-bridge test leaves nothing behind, however it ends, and others do not notice it.
 #include <csignal>
 
 #include "tests/plugin/trial_world.h"

@@ -1,4 +1,4 @@
-// A guard takes back what it made, whoever is killed.
+// A guard removes what it made, also if its owner or the guard itself is killed.
 #include <csignal>
 
 #include <sys/wait.h>
