@@ -16,6 +16,7 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/terminal.h"
+#include "plugin/state/events.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -124,12 +125,8 @@ int Report(const Arguments& arguments,
   return document.at("failed").empty() && report.findings.left().empty() ? kYes : kNo;
 }
 
-int RunReconcile(const Arguments& arguments) {
-  // If the socket unit has started this command, the socket has changes of rules: compares only the
-  // rules. If the socket has no change, the timer or a person has started the command.
-  const UniqueFd socket = nft::TakeChangeSocket();
-  const bool is_for_rules = socket && nft::DrainChanges(socket);
-  RequireRoot("reconcile");
+// Returns the exit code.
+int Reconcile(const Arguments& arguments, bool is_for_rules) {
   state::Host host = state::Host::Open();
   const Mode mode = ModeOf(arguments);
   return Report(arguments,
@@ -137,6 +134,27 @@ int RunReconcile(const Arguments& arguments) {
                 is_for_rules ? attachment::ReconcileRules(host, mode)
                              : attachment::ReconcileAll(
                                    host, mode, nullptr, ProgressOnTerminal("reconcile")));
+}
+
+int RunReconcile(const Arguments& arguments) {
+  // If the socket unit has started this command, the socket has changes of rules: compares only the
+  // rules. If the socket has no change, the timer or a person has started the command.
+  const UniqueFd socket = nft::TakeChangeSocket();
+  const bool is_for_rules = socket && nft::DrainChanges(socket);
+  RequireRoot("reconcile");
+  const bool is_counted = ModeOf(arguments) == Mode::kRepair;
+  try {
+    const int code = Reconcile(arguments, is_for_rules);
+    if (is_counted && code != kYes) {
+      state::CountFailedReconcile();
+    }
+    return code;
+  } catch (const std::exception&) {
+    if (is_counted) {
+      state::CountFailedReconcile();
+    }
+    throw;
+  }
 }
 
 int RunGc(const Arguments& arguments) {

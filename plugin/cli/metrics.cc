@@ -165,6 +165,13 @@ std::string EventMetric(std::string_view name,
   return metric.Text();
 }
 
+std::string FailedReconcilesMetric() {
+  Metric metric(
+      "reconcile_failures_total", "counter", "Runs of reconcile that could not repair something.");
+  metric.Add({}, state::FailedReconciles());
+  return metric.Text();
+}
+
 // Returns a sample for each rule of the policies in force, whether an allocation has the rule or
 // not, and the usage of the sets of flows. Returns no samples without root or policies, or if the
 // policies cannot be read: a check of doctor reports that.
@@ -281,6 +288,7 @@ int RunMetrics(const Arguments& arguments) {
                   "What was repaired on the host's side, by its area.",
                   "area",
                   state::Repairs()),
+      FailedReconcilesMetric(),
       BuildMetric());
   if (file.empty()) {
     Print(text);

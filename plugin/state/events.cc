@@ -19,6 +19,8 @@ namespace {
 constexpr const char* kDirectory = "/run/nomad-bridge/.counts";
 constexpr std::string_view kRefused = "/refused-";
 constexpr std::string_view kRepaired = "/repaired-";
+constexpr std::string_view kFailed = "/failed-";
+constexpr std::string_view kReconcile = "reconcile";
 constexpr const char* kOtherCode = "other";
 
 constexpr std::array kCodes = {Code::kIncompatibleVersion,
@@ -62,6 +64,10 @@ void CountRefusedAdd(Code code) {
   Count(kRefused, TextOf(code), 1);
 }
 
+void CountFailedReconcile() {
+  Count(kFailed, kReconcile, 1);
+}
+
 RepairLog::~RepairLog() {
   std::map<Finding::Area, std::size_t> times;
   for (const Finding& finding : findings_.repaired()) {
@@ -81,6 +87,10 @@ EventCounts RefusedAdds() {
   }
   counts.emplace_back(kOtherCode, CountOf(kRefused, kOtherCode));
   return counts;
+}
+
+std::uint64_t FailedReconciles() {
+  return CountOf(kFailed, kReconcile);
 }
 
 EventCounts Repairs() {

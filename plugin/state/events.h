@@ -1,8 +1,10 @@
-// Counts events on this node, for `metrics`: repairs by area, refused ADDs by error code.
+// Counts events on this node, for `metrics`: repairs by area, refused ADDs by error code, runs of
+// reconcile that failed.
 //
-// Shapes   /run/nomad-bridge/.counts/refused-<code>, .counts/repaired-<area>: a file's size is its
-//          count. A command appends a byte for each event of a kind, in one call. So nobody needs a
-//          lock, and a killed command has counted all of these events or none.
+// Shapes   /run/nomad-bridge/.counts/refused-<code>, .counts/repaired-<area>,
+//          .counts/failed-reconcile: a file's size is its count. A command appends a byte for each
+//          event of a kind, in one call. So nobody needs a lock, and a killed command has counted
+//          all of these events or none.
 // Limits   A file per area, and per code of our own ADDs. Other codes, such as those of an IPAM
 //          plugin, are counted in "refused-other".
 // Errors   None: counting never fails a command. `doctor` reports if /run is full.
@@ -19,6 +21,8 @@
 namespace nomad_bridge::state {
 
 void CountRefusedAdd(Code code);
+// Counts a run that could not repair something.
+void CountFailedReconcile();
 
 // Names on stderr what was repaired, and counts it, when the object is destroyed, even if the
 // command fails.
@@ -37,5 +41,6 @@ class RepairLog {
 using EventCounts = std::vector<std::pair<std::string, std::uint64_t>>;
 [[nodiscard]] EventCounts RefusedAdds();
 [[nodiscard]] EventCounts Repairs();
+[[nodiscard]] std::uint64_t FailedReconciles();
 
 }  // namespace nomad_bridge::state

@@ -1,26 +1,12 @@
 // What docs/metrics.md and examples/ give to people who watch nodes, with the real Prometheus: the
 // rule against the collision of the label `job`, the alerts, the expressions of the dashboard.
-#include <regex>
-
-#include "tests/plugin/metrics_world.h"
-#include "tests/support/fixture.h"
+#include "tests/plugin/monitoring_world.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 constexpr const char* kServer = "http://127.0.0.1:9090";
-constexpr const char* kMetricsFile = "/run/textfile/nomad-bridge.prom";
-
-// What `pattern` matches in its first group.
-std::set<std::string> AllIn(const std::string& text, const std::string& pattern) {
-  const std::regex expression(pattern);
-  std::set<std::string> found;
-  for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end; ++at) {
-    found.insert((*at)[1]);
-  }
-  return found;
-}
 
 std::string Replaced(std::string text, const std::string& word, const std::string& by) {
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + by.size())) {
@@ -28,21 +14,6 @@ std::string Replaced(std::string text, const std::string& word, const std::strin
   }
   return text;
 }
-
-class Monitoring : public Metrics {
- protected:
-  void ApplyAPolicy() {
-    EnsureDirectory("/run/policy.d");
-    std::ofstream("/run/policy.d/a.json")
-        << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "*"}, "allow": []}]})";
-    ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
-  }
-  void WriteMetrics() { ASSERT_EQ(Output(Cat("metrics -output ", kMetricsFile)), ""); }
-  // The names that are printed, on a node that has everything.
-  [[nodiscard]] std::set<std::string> Names() {
-    return AllIn(Output("metrics"), "\n# TYPE (\\w+) ");
-  }
-};
 
 TEST_F(Monitoring, NamesAgreeWithTheDocument) {
   AttachBilling();
@@ -76,47 +47,6 @@ TEST_F(Monitoring, AlertsFireOnFaultsOnly) {
   for (const std::string& name : AllIn(Cat(alerts, by_job, tried), "[^:](nomad_bridge_\\w+)")) {
     EXPECT_THAT(names, Contains(name));
   }
-}
-
-// promtool is given what this node prints, twice: as it is, and broken.
-class AlertsOfTheNode : public Monitoring {
- protected:
-  // The alerts that fire when the node has been so for two hours.
-  [[nodiscard]] std::set<std::string> Firing() {
-    json series = json::array();
-    for (const auto& [name, value] : Samples()) {
-      series.push_back({{"series", name}, {"values", Cat(value, "x200")}});
-    }
-    const json test = {
-        {"rule_files", {"/run/alerts.yml"}},
-        {"evaluation_interval", "1m"},
-        {"tests",
-         {{{"interval", "1m"},
-           {"input_series", series},
-           {"promql_expr_test",
-            {{{"expr", "count by (alertname, check) (ALERTS{alertstate=\"firing\"})"},
-              {"eval_time", "2h"},
-              {"exp_samples", json::array()}}}}}}}};
-    std::ofstream("/run/alerts.yml") << ReadFixture("../examples/prometheus/alerts.yml");
-    std::ofstream("/run/test.yml") << test.dump();
-    const Outcome outcome = host().Run({"promtool", "test", "rules", "/run/test.yml"});
-    // Nothing is expected: what fires is what it complains about.
-    std::set<std::string> firing = AllIn(outcome.out + outcome.err, "(\\{alertname=[^}]*\\})");
-    EXPECT_EQ(outcome.exit_code, firing.empty() ? 0 : 1) << outcome;
-    return firing;
-  }
-};
-
-TEST_F(AlertsOfTheNode, FireOnlyForItsFaults) {
-  AttachBilling();
-  const std::set<std::string> before = Firing();
-  for (const std::string& alert : before) {
-    EXPECT_THAT(alert, HasSubstr("NomadBridgeWarning")) << "the node of this test lacks a firewall";
-  }
-  host().Must({"nft", "delete", "table", "inet", "nomad-bridge"});
-  std::set<std::string> broken = Firing();
-  EXPECT_EQ(broken.erase(R"({alertname="NomadBridgeFault", check="table.intact"})"), 1U);
-  EXPECT_EQ(broken, before);
 }
 
 // The real server, which scrapes a real node_exporter each second.
@@ -206,6 +136,9 @@ TEST_F(PrometheusServer, HasSomethingForEachPanelOfTheDashboard) {
       }
       EXPECT_THAT(expression, Not(HasSubstr("$"))) << "a variable that the dashboard lacks";
       EXPECT_TRUE(HasSamples(expression)) << panel.at("title") << ": " << expression;
+      if (target.value("legendFormat", "").find("{{instance}}") != std::string::npos) {
+        EXPECT_THAT(expression, StartsWith("topk(")) << "a line for each node";
+      }
       for (const std::string& name : AllIn(expression, "(nomad_bridge_\\w+)")) {
         EXPECT_THAT(names, Contains(name));
         unused.erase(name);
