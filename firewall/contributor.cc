@@ -21,23 +21,35 @@ nft::Table& TableIn(Tables& tables, const nft::TableId& id) {
   return found != tables.end() ? *found : tables.emplace_back(nft::Table{.id = id});
 }
 
+void AddCounter(const std::string& name, nft::Table& table) {
+  if (std::ranges::find(table.counters, name, &nft::Counter::name) == table.counters.end()) {
+    table.counters.push_back({.name = name});
+  }
+}
+
 }  // namespace
+
+std::vector<nft::Set> SetsOf(const SetRow& row) {
+  const bool is_per_family =
+      Contains(row.key, nft::Type::kIpv4Addr) || Contains(row.data, nft::Type::kIpv4Addr);
+  std::vector<nft::Set> sets;
+  for (const Family family : std::span(kFamilies).first(is_per_family ? 2 : 1)) {
+    sets.push_back({.name = is_per_family ? SetName(row.noun, family) : Cat(row.noun),
+                    .key = ForFamily(row.key, family),
+                    .data = ForFamily(row.data, family),
+                    .flags = row.flags,
+                    .size = row.size,
+                    .timeout_ms = row.timeout_ms});
+  }
+  return sets;
+}
 
 std::vector<OwnSet> SetsOf(const Contributors& contributors) {
   std::vector<OwnSet> sets;
   for (const Contributor* const contributor : contributors) {
     for (const SetRow& row : contributor->sets()) {
-      const bool is_per_family =
-          Contains(row.key, nft::Type::kIpv4Addr) || Contains(row.data, nft::Type::kIpv4Addr);
-      for (const Family family : std::span(kFamilies).first(is_per_family ? 2 : 1)) {
-        sets.push_back({.table = contributor->table,
-                        .set = {.name = is_per_family ? SetName(row.noun, family) : Cat(row.noun),
-                                .key = ForFamily(row.key, family),
-                                .data = ForFamily(row.data, family),
-                                .flags = row.flags,
-                                .size = row.size,
-                                .timeout_ms = row.timeout_ms},
-                        .role = row.role});
+      for (nft::Set& set : SetsOf(row)) {
+        sets.push_back({.table = contributor->table, .set = std::move(set), .role = row.role});
       }
     }
   }
@@ -50,6 +62,9 @@ Tables Assemble(const Contributors& contributors, int accept_mark_bit) {
     nft::Table& table = TableIn(tables, TableId(contributor->table));
     for (OwnSet& own : SetsOf({contributor})) {
       table.sets.push_back(std::move(own.set));
+    }
+    for (const DroppingChain& each : contributor->dropping) {
+      AddCounter(std::string(each.key), table);
     }
     for (nft::Chain& chain : contributor->chains(accept_mark_bit)) {
       const auto earlier = std::ranges::find(table.chains, chain.name, &nft::Chain::name);

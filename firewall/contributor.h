@@ -39,7 +39,8 @@ struct SetRow {
   std::uint64_t timeout_ms = 0;
 };
 
-// A chain whose rules drop, and the key of the network's config that says so.
+// A chain whose rules drop, and the key of the network's config that says so. The table has a
+// counter of the key's name, which rules in DropChain() count in (drops.h).
 struct DroppingChain {
   const char* name;
   std::string_view key;
@@ -60,6 +61,7 @@ struct OwnSet {
   nft::Set set;
   Role role;
 };
+[[nodiscard]] std::vector<nft::Set> SetsOf(const SetRow& row);
 [[nodiscard]] std::vector<OwnSet> SetsOf(const Contributors& contributors);
 
 [[nodiscard]] Tables Assemble(const Contributors& contributors, int accept_mark_bit);

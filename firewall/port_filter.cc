@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 
 #include "base/list.h"
+#include "firewall/drops.h"
 #include "firewall/table.h"
 
 namespace nomad_bridge::firewall {
@@ -17,26 +18,29 @@ namespace {
 constexpr const char* kPorts = "ports";
 constexpr const char* kMac = "mac";
 constexpr std::string_view kSource = "source";
-constexpr DroppingChain kSourceChain = {"source", "sourceCheck"};
-constexpr DroppingChain kForwardChain = {"forward", "ingressPolicy"};
-constexpr DroppingChain kOwn4 = {"own4", "sourceCheck"};
-constexpr DroppingChain kOwn6 = {"own6", "sourceCheck"};
+constexpr const char* kIsolated = "isolated";
+constexpr std::string_view kIsolatedAddress = "isolated_address";
+constexpr DroppingChain kSourceChain = {"source", kSourceCheck};
+constexpr DroppingChain kOwn4 = {"own4", kSourceCheck};
+constexpr DroppingChain kOwn6 = {"own6", kSourceCheck};
+constexpr DroppingChain kDropSource = {"drop_source", kSourceCheck};
+constexpr DroppingChain kIsolate = {"isolate", kIngressPolicy};
+constexpr DroppingChain kDropIsolated = {"drop_isolated", kIngressPolicy};
 
 constexpr std::uint16_t kDhcpClient = 68;
 constexpr std::uint16_t kDhcpv6Client = 546;
 
-// nft's names for these priorities in the bridge family.
-constexpr int kBridgeDstnat = -300;
-constexpr int kBridgeFilter = -200;
-
 std::vector<SetRow> PortFilterSets() {
   using enum nft::Type;
-  return {
+  std::vector<SetRow> rows = {
       {kPorts, {kIfname}, {}, Role::kSource},
       {kMac, {kIfname, kEtherAddr}, {}, Role::kSource},
       {kSource, {kIfname, kEtherAddr, kIpv4Addr}, {}, Role::kSource},
       {kIsolated, {kIfname}, {}, Role::kForwarding},
+      {kIsolatedAddress, {kIfname, kIpv4Addr}, {}, Role::kForwarding},
   };
+  Append(rows, DropSets(nft::TableFamily::kBridge));
+  return rows;
 }
 
 nft::Rule Icmpv6(std::uint8_t type) {
@@ -45,6 +49,7 @@ nft::Rule Icmpv6(std::uint8_t type) {
 
 // meta pkttype multicast ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
 // LLDP and the like. The port forwards them (base/bridge_port.h), so that they pass this chain.
+// They are not counted: systems send them without need, and a bridge alone forwards none of them.
 nft::Rule DropReservedGroups() {
   constexpr std::uint8_t kAll = 0xff;
   return nft::Rule()
@@ -55,9 +60,10 @@ nft::Rule DropReservedGroups() {
       .Drop();
 }
 
-// udp dport 68 drop: only DHCP clients receive there, whichever port the server uses; DHCPv6: 546.
+// udp dport 68 goto drop_source: only DHCP clients receive there, whichever port the server uses;
+// DHCPv6: 546.
 nft::Rule ToDhcpClient(std::uint16_t port) {
-  return nft::Rule().L4Proto(IPPROTO_UDP).Dport(port).Drop();
+  return nft::Rule().L4Proto(IPPROTO_UDP).Dport(port).Goto(kDropSource.name);
 }
 
 // Overwrites the target of a neighbour advertisement with its source address, which source6 has
@@ -100,21 +106,21 @@ std::vector<nft::Chain> OwnChains() {
       {.name = kOwn4.name,
        .rules =
            {
-               // ether type != ip drop
+               // ether type != ip goto drop_source
                // The packet has a VLAN tag. The ether type shows the tag even if the card has
                // removed it.
-               nft::Rule().EtherTypeNot(ETH_P_IP).Drop(),
+               nft::Rule().EtherTypeNot(ETH_P_IP).Goto(kDropSource.name),
                DropReservedGroups(),
                ToDhcpClient(kDhcpClient),
            }},
       {.name = kOwn6.name,
        .rules =
            {
-               // ether type != ip6 drop
-               nft::Rule().EtherTypeNot(ETH_P_IPV6).Drop(),
+               // ether type != ip6 goto drop_source
+               nft::Rule().EtherTypeNot(ETH_P_IPV6).Goto(kDropSource.name),
                DropReservedGroups(),
-               // icmpv6 type nd-router-advert drop
-               Icmpv6(ND_ROUTER_ADVERT).Drop(),
+               // icmpv6 type nd-router-advert goto drop_source
+               Icmpv6(ND_ROUTER_ADVERT).Goto(kDropSource.name),
                AdvertiseOnlyTheSource(),
                ToDhcpClient(kDhcpv6Client),
            }},
@@ -126,44 +132,51 @@ std::vector<nft::Rule> OtherFrames() {
   return {
       // iifname != @ports accept
       nft::Rule().IifnameNotIn(kPorts).Accept(),
-      // iifname . ether saddr != @mac drop
-      nft::Rule().PortNotWith({nft::kEtherSaddr}, kMac).Drop(),
-      // ip saddr != 0.0.0.0 drop
+      // iifname . ether saddr != @mac goto drop_source
+      nft::Rule().PortNotWith({nft::kEtherSaddr}, kMac).Goto(kDropSource.name),
+      // ip saddr != 0.0.0.0 goto drop_source
       // 0.0.0.0 is for DHCP clients. The node does not route it.
-      nft::Rule().Protocol(ETH_P_IP).IsNot(nft::kIpSaddr, nft::Bytes(nft::kIpSaddr.bytes)).Drop(),
-      // iifname . arp saddr ether != @mac drop
-      nft::Rule().EtherType(ETH_P_ARP).PortNotWith({nft::kArpSaddrEther}, kMac).Drop(),
-      // arp saddr ip != 0.0.0.0 iifname . ether saddr . arp saddr ip != @source4 drop
+      nft::Rule()
+          .Protocol(ETH_P_IP)
+          .IsNot(nft::kIpSaddr, nft::Bytes(nft::kIpSaddr.bytes))
+          .Goto(kDropSource.name),
+      // iifname . arp saddr ether != @mac goto drop_source
+      nft::Rule()
+          .EtherType(ETH_P_ARP)
+          .PortNotWith({nft::kArpSaddrEther}, kMac)
+          .Goto(kDropSource.name),
+      // arp saddr ip != 0.0.0.0 iifname . ether saddr . arp saddr ip != @source4 goto drop_source
       // A probe from 0.0.0.0 asks whether an address is in use.
       nft::Rule()
           .EtherType(ETH_P_ARP)
           .IsNot(nft::kArpSaddrIp, nft::Bytes(nft::kArpSaddrIp.bytes))
           .PortNotWith({nft::kEtherSaddr, nft::kArpSaddrIp}, SetName(kSource, Family::kIpv4))
-          .Drop(),
-      // ip6 saddr != :: drop
+          .Goto(kDropSource.name),
+      // ip6 saddr != :: goto drop_source
       nft::Rule()
           .Protocol(ETH_P_IPV6)
           .IsNot(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes))
-          .Drop(),
-      // icmpv6 type nd-neighbor-solicit iifname . ether saddr . ip6 daddr != @source6 drop
+          .Goto(kDropSource.name),
+      // icmpv6 type nd-neighbor-solicit iifname . ether saddr . ip6 daddr != @source6
+      //   goto drop_source
       // Duplicate address detection for a neighbour's address would keep the neighbour from using
       // it.
       Icmpv6(ND_NEIGHBOR_SOLICIT)
           .PortNotWith({nft::kEtherSaddr, nft::kIp6Daddr}, SetName(kSource, Family::kIpv6))
-          .Drop(),
-      // icmpv6 type nd-neighbor-advert drop
+          .Goto(kDropSource.name),
+      // icmpv6 type nd-neighbor-advert goto drop_source
       // Advertisements from :: are invalid, but the kernel learns from them.
-      Icmpv6(ND_NEIGHBOR_ADVERT).Drop(),
-      // ether type 8021q drop, ether type 8021ad drop
+      Icmpv6(ND_NEIGHBOR_ADVERT).Goto(kDropSource.name),
+      // ether type 8021q goto drop_source, ether type 8021ad goto drop_source
       // Receivers ignore a tag of VLAN 0.
-      nft::Rule().EtherType(ETH_P_8021Q).Drop(),
-      nft::Rule().EtherType(ETH_P_8021AD).Drop(),
+      nft::Rule().EtherType(ETH_P_8021Q).Goto(kDropSource.name),
+      nft::Rule().EtherType(ETH_P_8021AD).Goto(kDropSource.name),
       DropReservedGroups(),
-      Icmpv6(ND_ROUTER_ADVERT).Drop(),
-      // meta l4proto ipv6-icmp accept, meta protocol ip6 drop
+      Icmpv6(ND_ROUTER_ADVERT).Goto(kDropSource.name),
+      // meta l4proto ipv6-icmp accept, meta protocol ip6 goto drop_source
       // The kernel accepts UDP from ::, too.
       nft::Rule().L4Proto(IPPROTO_ICMPV6).Accept(),
-      nft::Rule().Protocol(ETH_P_IPV6).Drop(),
+      nft::Rule().Protocol(ETH_P_IPV6).Goto(kDropSource.name),
       ToDhcpClient(kDhcpClient),
   };
 }
@@ -190,28 +203,80 @@ nft::Chain SourceChain() {
   return chain;
 }
 
-// Drops frames between two ports of a bridge, for ingressPolicy isolated. Without br_netfilter such
-// frames pass no other chain. With it, packets to a neighbour's published port come here, too:
-// table inet has translated and marked them.
+// Notes by the port, the MAC, and the source address that the frame gives.
+nft::Chain SourceDrops() {
+  const auto note = [](nft::Rule rule, const nft::Field& address, Family family) {
+    return rule.NotePortWith(
+        {nft::kEtherSaddr, address}, SetName(kSourceDropsFrom, family), kDropTimeoutMs);
+  };
+  return DropChain(
+      kDropSource,
+      {
+          // meta protocol ip
+          //   update @source_drops_from4 { iifname . ether saddr . ip saddr timeout 1h counter }
+          //   drop
+          note(nft::Rule().Protocol(ETH_P_IP), nft::kIpSaddr, Family::kIpv4),
+          // The same for IPv6 and ARP.
+          note(nft::Rule().Protocol(ETH_P_IPV6), nft::kIp6Saddr, Family::kIpv6),
+          note(nft::Rule().EtherType(ETH_P_ARP), nft::kArpSaddrIp, Family::kIpv4),
+          // update @source_drops { iifname . ether saddr timeout 1h counter } drop
+          nft::Rule().NotePortWith({nft::kEtherSaddr}, kSourceDrops, kDropTimeoutMs),
+      });
+}
+
+// Sees the frames between two isolated ports of a bridge, for ingressPolicy isolated. Without
+// br_netfilter such frames pass no other chain. A bridge floods broadcasts to all ports, so a
+// lookup of any neighbour comes here: it counts only at the port of the address that it looks up.
+nft::Chain Isolate() {
+  return {.name = kIsolate.name,
+          .rules = {
+              // ether type arp oifname . arp daddr ip @isolated_address4 goto drop_isolated
+              nft::Rule()
+                  .EtherType(ETH_P_ARP)
+                  .OutPortWith(nft::kArpDaddrIp, SetName(kIsolatedAddress, Family::kIpv4))
+                  .Goto(kDropIsolated.name),
+              // icmpv6 type nd-neighbor-solicit oifname . ip6 daddr @isolated_address6
+              //   goto drop_isolated
+              Icmpv6(ND_NEIGHBOR_SOLICIT)
+                  .OutPortWith(nft::kIp6Daddr, SetName(kIsolatedAddress, Family::kIpv6))
+                  .Goto(kDropIsolated.name),
+              // ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 goto drop_isolated
+              nft::Rule()
+                  .IsMasked(nft::kEtherDaddr, {1, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0})
+                  .Goto(kDropIsolated.name),
+              // drop
+              nft::Rule().Drop(),
+          }};
+}
+
+nft::Chain IsolatedDrops() {
+  // update @isolated_drops { iifname . oifname timeout 1h counter } drop
+  return DropChain(kDropIsolated, {nft::Rule().NoteIfnames(kIsolatedDrops, kDropTimeoutMs)});
+}
+
+// With br_netfilter, packets to a neighbour's published port come here, too: table inet has
+// translated and marked them.
 nft::Chain ForwardChain(int mark_bit) {
-  return {
-      .name = kForwardChain.name,
-      .hook =
-          nft::Hook{
-              .type = "filter", .point = nft::Hook::Point::kForward, .priority = kBridgeFilter},
-      .rules = {
-          // iifname @isolated oifname @isolated meta mark & 0x1000 != 0x1000 drop
-          nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).MarkBitIsNotSet(mark_bit).Drop(),
-      }};
+  return {.name = kForwardChain,
+          .hook =
+              nft::Hook{
+                  .type = "filter", .point = nft::Hook::Point::kForward, .priority = kBridgeFilter},
+          .rules = {
+              // iifname @isolated oifname @isolated meta mark & 0x1000 != 0x1000 goto isolate
+              nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).MarkBitIsNotSet(mark_bit).Goto(
+                  kIsolate.name),
+          }};
 }
 
 std::vector<nft::Chain> PortFilterChains(int mark_bit) {
   std::vector<nft::Chain> chains = OwnChains();
-  Append(chains, {SourceChain(), ForwardChain(mark_bit)});
+  Append(chains,
+         {SourceDrops(), SourceChain(), IsolatedDrops(), Isolate(), ForwardChain(mark_bit)});
   return chains;
 }
 
-constexpr std::array kDroppingAtPorts = {kSourceChain, kForwardChain, kOwn4, kOwn6};
+constexpr std::array kDroppingAtPorts =
+    {kSourceChain, kOwn4, kOwn6, kDropSource, kIsolate, kDropIsolated};
 
 }  // namespace
 
@@ -247,6 +312,18 @@ std::vector<nft::Element> Elements(const PortSource& source, const std::string& 
   add(kMac, port_and_mac);
   add_detectable(source.mac.LinkLocal());
   std::ranges::for_each(source.addresses, add_detectable);
+  return elements;
+}
+
+std::vector<nft::Element> IsolatedElements(const std::string& port,
+                                           const std::vector<Ip>& addresses,
+                                           const std::string& comment) {
+  std::vector<nft::Element> elements = {PortElement(kIsolated, port, comment)};
+  for (const Ip& address : addresses) {
+    nft::Element element = PortElement(SetName(kIsolatedAddress, address.family()), port, comment);
+    Append(element.key, AddressKey(address.is_ipv4() ? address : SolicitedNodeGroup(address)));
+    elements.push_back(std::move(element));
+  }
   return elements;
 }
 

@@ -27,8 +27,16 @@ struct PortSource {
 [[nodiscard]] std::vector<nft::Element> Elements(const PortSource& source,
                                                  const std::string& comment);
 
-// The set of ports that exchange no frames with each other (ingressPolicy isolated).
-constexpr const char* kIsolated = "isolated";
+// nft's dstnat and filter in the bridge family: the priorities of our chains.
+constexpr int kBridgeDstnat = -300;
+constexpr int kBridgeFilter = -200;
+
+// Returns the elements of a port that exchanges no frames with other such ports (ingressPolicy
+// isolated), and of the addresses behind it.
+[[nodiscard]] std::vector<nft::Element> IsolatedElements(const std::string& port,
+                                                         const std::vector<Ip>& addresses,
+                                                         const std::string& comment);
+
 // Returns the element that makes `port` a member of `set`.
 [[nodiscard]] nft::Element PortElement(const std::string& set,
                                        const std::string& port,

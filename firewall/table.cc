@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "firewall/drops.h"
 
 namespace nomad_bridge::firewall {
 namespace {
@@ -25,8 +26,9 @@ constexpr int kRaw = -300;      // nft's name for it is raw
 constexpr int kAfterNat = -99;  // one step after the kernel has asked all chains of type nat
 constexpr int kLast = 300;      // conntrack's helpers: after all priorities that others use
 
-constexpr DroppingChain kBetweenNetworks = {"between_networks", "ingressPolicy"};
-constexpr DroppingChain kForward = {kForwardChain, "inbound"};
+constexpr const char* kBetweenNetworks = "between_networks";
+constexpr DroppingChain kDropBetween = {"drop_between", kIngressPolicy};
+constexpr DroppingChain kDropInbound = {"drop_inbound", kInboundKey};
 constexpr const char* kFromAllocations = "from_allocations";
 constexpr const char* kLeaving = "leaving";
 
@@ -36,7 +38,7 @@ Cidr Multicast(Family family) {
 
 std::vector<SetRow> Sets() {
   using enum nft::Type;
-  return {
+  std::vector<SetRow> rows = {
       {kAbout, {kMark}, {}, Role::kNone},
       {kBridges, {kIfname}, {}, Role::kAny},
       {kGateways, {kIfname}, {}, Role::kAny},
@@ -51,6 +53,8 @@ std::vector<SetRow> Sets() {
       {kMasqAll, {kIpv4Addr}, {}, Role::kPorts},
       {kClosed, {kIpv4Addr}, {}, Role::kForwarding},
   };
+  Append(rows, DropSets(nft::TableFamily::kInet));
+  return rows;
 }
 
 // With route_localnet on, the node would route packets from its bridges to its own 127.0.0.0/8, and
@@ -103,12 +107,24 @@ nft::Chain Translated(int mark_bit) {
 // Judges packets between two networks if one is closed to the other (ingressPolicy). Everybody may
 // use published ports, and their answers pass.
 nft::Chain BetweenNetworks() {
-  nft::Chain chain = {.name = kBetweenNetworks.name};
+  nft::Chain chain = {.name = kBetweenNetworks};
   for (const Family family : kFamilies) {
-    // ip daddr @alloc4 drop
-    chain.rules.push_back(nft::Rule().Only(family).DaddrIn(SetName(kAlloc, family)).Drop());
+    // ip daddr @alloc4 goto drop_between
+    chain.rules.push_back(
+        nft::Rule().Only(family).DaddrIn(SetName(kAlloc, family)).Goto(kDropBetween.name));
   }
   return chain;
+}
+
+// Notes by source and destination.
+nft::Chain DropsOf(const DroppingChain& chain, std::string_view noun) {
+  std::vector<nft::Rule> notes;
+  for (const Family family : kFamilies) {
+    // meta nfproto ipv4
+    //   update @inbound_drops4 { ip saddr . ip daddr timeout 1h counter } drop
+    notes.push_back(nft::Rule().Only(family).NoteAddresses(SetName(noun, family), kDropTimeoutMs));
+  }
+  return DropChain(chain, std::move(notes));
 }
 
 // Drops packets that belong to no connection and would leave the node untranslated. Does not drop
@@ -144,7 +160,7 @@ nft::Chain FromAllocations(int mark_bit) {
                   .OifnameIn(kIngressRestricted)
                   .IfnamesNotIn(kIngressAllowed)
                   .CtStatusNotDnat()
-                  .Jump(kBetweenNetworks.name),
+                  .Jump(kBetweenNetworks),
               // meta mark set meta mark | 0x1000 accept
               nft::Rule().SetMarkBit(mark_bit).Accept(),
           }};
@@ -157,12 +173,12 @@ nft::Chain FromAllocations(int mark_bit) {
 // forwards passes here.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
-      .name = kForward.name,
+      .name = kForwardChain,
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kForwardPriority}};
   const auto accept = [&](nft::Rule rule) {
     chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
   };
-  const auto drop = [&](nft::Rule rule) { chain.rules.push_back(rule.Drop()); };
+  const auto drop = [&](nft::Rule rule) { chain.rules.push_back(rule.Goto(kDropInbound.name)); };
   // ct state invalid jump invalid
   chain.rules.push_back(nft::Rule().CtState(nft::kCtInvalid).Jump(kInvalid));
   for (const Family family : kFamilies) {
@@ -183,10 +199,10 @@ nft::Chain Forward(int mark_bit) {
   }
   for (const Family family : kFamilies) {
     const std::string closed = SetName(kClosed, family);
-    // ip daddr @closed4 iifname != @bridges drop
+    // ip daddr @closed4 iifname != @bridges goto drop_inbound
     // Answers and published ports were accepted above; what the node itself sends is not forwarded.
     drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kBridges));
-    // ip daddr @closed4 iifname != @gateways oifname @gateways drop
+    // ip daddr @closed4 iifname != @gateways oifname @gateways goto drop_inbound
     // A bridge without a gateway of ours may be the node's own bridge to its LAN. An allocation on
     // such a bridge must not open all other allocations to the LAN.
     drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kGateways).OifnameIn(kGateways));
@@ -257,6 +273,8 @@ nft::Chain Leaving() {
 std::vector<nft::Chain> Chains(int mark_bit) {
   return {LocalhostGuard(),
           Translated(mark_bit),
+          DropsOf(kDropBetween, kIngressDrops),
+          DropsOf(kDropInbound, kInboundDrops),
           BetweenNetworks(),
           Invalid(),
           FromAllocations(mark_bit),
@@ -270,7 +288,7 @@ nft::Element Shared(const char* set, std::vector<std::uint8_t> key) {
   return {.set = set, .key = std::move(key)};
 }
 
-constexpr std::array kDropping = {kBetweenNetworks, kForward};
+constexpr std::array kDropping = {kDropBetween, kDropInbound};
 
 }  // namespace
 

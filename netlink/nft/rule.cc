@@ -164,8 +164,12 @@ Rule& Rule::TcpSyn(bool begins) {
       .Compare(begins, Bytes{TH_SYN});
 }
 
+Rule& Rule::LoadAddresses() {
+  return LoadAddress(true).Load(AddressField(false), SlotsOf(family_));
+}
+
 Rule& Rule::SaddrAndDaddrIn(const std::string& set) {
-  return LoadAddress(true).Load(AddressField(false), SlotsOf(family_)).LookUp(set);
+  return LoadAddresses().LookUp(set);
 }
 
 Rule& Rule::SaddrAndIifnameNotIn(const std::string& set) {
@@ -320,10 +324,6 @@ Rule& Rule::SetTrace() {
   return LoadData({1}).StoreMeta(NFT_META_NFTRACE);
 }
 
-Rule& Rule::MarkIs(std::uint32_t mark) {
-  return LoadMeta(NFT_META_MARK).CompareEqual(CpuOrder(mark));
-}
-
 Rule& Rule::SetMark(std::uint32_t mark) {
   return LoadData(CpuOrder(mark)).StoreMeta(NFT_META_MARK);
 }
@@ -334,17 +334,6 @@ Rule& Rule::PriorityIs(std::uint32_t priority) {
 
 Rule& Rule::SetPriority(std::uint32_t priority) {
   return LoadData(CpuOrder(priority)).StoreMeta(NFT_META_PRIORITY);
-}
-
-Rule& Rule::PutMarkAside() {
-  return LoadMeta(NFT_META_MARK).StoreMeta(NFT_META_PRIORITY);
-}
-
-Rule& Rule::PutMarkBack() {
-  return LoadMeta(NFT_META_PRIORITY)
-      .StoreMeta(NFT_META_MARK)
-      .LoadData(CpuOrder(0))
-      .StoreMeta(NFT_META_PRIORITY);
 }
 
 Rule& Rule::SetMarkBit(int bit) {
@@ -406,13 +395,16 @@ Rule& Rule::DeleteCtIdFrom(const std::string& set) {
   return LoadCt(NFT_CT_ID).ChangeSet(set, NFT_DYNSET_OP_DELETE, 0);
 }
 
-// Sends the set's own timeout: a kernel may show that one anyway.
-Rule& Rule::NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms) {
+Rule& Rule::NoteFlow(const std::string& set, HasPort has_port, std::uint64_t timeout_ms) {
   const std::uint32_t slots = SlotsOf(family_);
   const std::uint32_t port = 2 * slots + 1;
-  Load(AddressField(true), 0).Load(AddressField(false), slots);
-  LoadMeta(NFT_META_L4PROTO, 2 * slots);
+  LoadAddresses().LoadMeta(NFT_META_L4PROTO, 2 * slots);
   has_port == HasPort::kYes ? Load(kDport, port) : LoadData(NetworkOrder(0), port);
+  return Note(set, timeout_ms);
+}
+
+// Sends the set's own timeout: a kernel may show that one anyway.
+Rule& Rule::Note(const std::string& set, std::uint64_t timeout_ms) {
   ChangeSet(set, NFT_DYNSET_OP_UPDATE, timeout_ms);
   expressions_.back().attributes.emplace_back(NFTNL_EXPR_DYNSET_EXPR, "counter");
   return *this;

@@ -61,6 +61,7 @@ inline constexpr Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
 inline constexpr Field kIp6Daddr = {NFT_PAYLOAD_NETWORK_HEADER, 24, 16};
 inline constexpr Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
 inline constexpr Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
+inline constexpr Field kArpDaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 24, 4};
 inline constexpr Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
 
 class Rule {
@@ -95,6 +96,24 @@ class Rule {
     return LoadIfname(false).Load(field, kSlotsOfIfname).LookUp(set);
   }
   Rule& FieldIn(const Field& field, const std::string& set) { return Load(field, 0).LookUp(set); }
+
+  // update @set { <key> timeout <ms> counter }: adds the packet's key to a dynamic set, which
+  // counts the packets of each element. If the set is full, no element is added, and the rule ends
+  // here for this packet. The keys are: iifname . <field> . ..., iifname . oifname, ip saddr . ip
+  // daddr, and ip saddr . ip daddr . meta l4proto . th dport. HasPort::kNo puts 0 as the port.
+  Rule& NotePortWith(std::initializer_list<Field> fields,
+                     const std::string& set,
+                     std::uint64_t timeout_ms) {
+    return LoadPortWith(fields).Note(set, timeout_ms);
+  }
+  Rule& NoteIfnames(const std::string& set, std::uint64_t timeout_ms) {
+    return LoadIfnames().Note(set, timeout_ms);
+  }
+  Rule& NoteAddresses(const std::string& set, std::uint64_t timeout_ms) {
+    return LoadAddresses().Note(set, timeout_ms);
+  }
+  enum class HasPort : std::uint8_t { kNo, kYes };
+  Rule& NoteFlow(const std::string& set, HasPort has_port, std::uint64_t timeout_ms);
 
   // For the bridge family, which has two ways to match a protocol: `meta protocol`, on which ip and
   // ip6 fields depend, and `ether type`, which is the VLAN tag's type in a tagged frame.
@@ -170,17 +189,11 @@ class Rule {
 
   // meta nftrace set 1
   Rule& SetTrace();
-  // meta mark mark
-  Rule& MarkIs(std::uint32_t mark);
   // meta mark set mark
   Rule& SetMark(std::uint32_t mark);
   // meta priority <priority>, meta priority set <priority>
   Rule& PriorityIs(std::uint32_t priority);
   Rule& SetPriority(std::uint32_t priority);
-  // meta priority set meta mark; meta mark set meta priority meta priority set 0: put the mark
-  // aside, and back. For packets without a priority.
-  Rule& PutMarkAside();
-  Rule& PutMarkBack();
   // meta mark set meta mark | (1 << bit)
   Rule& SetMarkBit(int bit);
   // meta mark set meta mark & ~(1 << bit)
@@ -197,11 +210,6 @@ class Rule {
   // masquerade fully-random: the source port is random, too
   Rule& MasqueradeFullyRandom();
 
-  // update @set { ip saddr . ip daddr . meta l4proto . th dport timeout <ms> counter }: adds the
-  // packet's flow to a dynamic set, which counts the packets of each element. If the set is full,
-  // no element is added, and the rule ends here for this packet. HasPort::kNo puts 0 as the port.
-  enum class HasPort : std::uint8_t { kNo, kYes };
-  Rule& NoteIn(const std::string& set, HasPort has_port, std::uint64_t timeout_ms);
   // update @set { ct id timeout <ms> }: the packet's connection stays in a dynamic set for longer.
   // delete @set { ct id }
   Rule& KeepCtIdIn(const std::string& set, std::uint64_t timeout_ms);
@@ -256,6 +264,8 @@ class Rule {
   Rule& LoadData(Bytes data, std::uint32_t slot = 0);
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
   Rule& LoadCt(std::uint32_t key, std::optional<Way> way = std::nullopt);
+  Rule& LoadAddresses();
+  Rule& Note(const std::string& set, std::uint64_t timeout_ms);
   Rule& ChangeSet(const std::string& set, std::uint32_t op, std::uint64_t timeout_ms);
   Rule& TcpSyn(bool begins);
   // Store() writes register 1 into the packet. This tells the kernel which checksums to update.

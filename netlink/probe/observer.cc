@@ -38,8 +38,6 @@ constexpr Field kTcpAcknowledged = {NFT_PAYLOAD_TRANSPORT_HEADER, 8, 4};
 constexpr Field kUdpPayload = {NFT_PAYLOAD_TRANSPORT_HEADER, 8, 4};
 constexpr Field kSolicited = {NFT_PAYLOAD_TRANSPORT_HEADER, 8, 16};
 constexpr Field kArpOperation = {NFT_PAYLOAD_NETWORK_HEADER, 6, 2};
-constexpr Field kArpSource = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
-constexpr Field kArpTarget = {NFT_PAYLOAD_NETWORK_HEADER, 24, 4};
 
 Bytes NetworkOrder(std::uint32_t number) {
   const std::uint32_t swapped = htonl(number);
@@ -62,6 +60,12 @@ nft::Rule RuleFor(PacketKind packet, const Flow& flow) {
   }
   return rule.Is(flow.protocol == IPPROTO_TCP ? kTcpSequence : kUdpPayload,
                  NetworkOrder(flow.token));
+}
+
+// Returns the flow with the sequence number that follows a TCP request's.
+Flow ResetOf(Flow flow) {
+  ++flow.token;
+  return flow;
 }
 
 std::vector<nft::Rule> RulesFor(const Flow& flow) {
@@ -92,8 +96,8 @@ void AppendArp(const std::set<Ip>& asked, std::vector<nft::Rule>& rules) {
   };
   for (const Ip& address : asked) {
     if (address.is_ipv4()) {
-      append(ARPOP_REQUEST, kArpTarget, address);
-      append(ARPOP_REPLY, kArpSource, address);
+      append(ARPOP_REQUEST, nft::kArpDaddrIp, address);
+      append(ARPOP_REPLY, nft::kArpSaddrIp, address);
     }
   }
 }
@@ -175,9 +179,8 @@ class MarkerTables {
       AddElsewhere(TableFamily::kInet);
       AddElsewhere(TableFamily::kBridge);
     }
-    if (what_.sign) {
-      AddSign(Point::kInput, "input", *what_.sign);
-      AddSign(Point::kForward, "forward", *what_.sign);
+    for (const Observer::What::SignedAt& at : what_.signed_at) {
+      AddSign(at, at.family == TableFamily::kBridge ? of_frames : of_ip);
     }
     return std::move(batch_);
   }
@@ -229,10 +232,8 @@ class MarkerTables {
                 PacketKind packet,
                 const std::set<std::string>& links) {
     const bool has_reset = packet == PacketKind::kRequest && what_.flow.protocol == IPPROTO_TCP;
-    for (const std::uint32_t step :
-         has_reset ? std::vector<std::uint32_t>{0, 1} : std::vector<std::uint32_t>{0}) {
-      Flow flow = what_.flow;
-      flow.token += step;
+    for (const Flow& flow : has_reset ? std::vector<Flow>{what_.flow, ResetOf(what_.flow)}
+                                      : std::vector<Flow>{what_.flow}) {
       nft::Rule rule = RuleFor(packet, flow);
       for (const std::string& link : links) {
         rule.OifnameIsNot(link);
@@ -255,18 +256,21 @@ class MarkerTables {
     }
   }
 
-  // Of chains with the same priority, the kernel runs the one that was added last first.
-  void AddSign(Point point, std::string_view name, const Observer::What::Sign& sign) {
-    const nft::TableId table = {.family = TableFamily::kInet, .name = table_};
-    const nft::Rule request = RuleFor(PacketKind::kRequest, what_.flow);
-    const auto add = [&](std::string_view verb, std::int32_t priority, const nft::Rule& rule) {
-      const std::string chain = Cat(verb, name);
-      const nft::Hook hook = {.type = "filter", .point = point, .priority = priority};
-      batch_.AddChain(table, {.name = chain, .hook = hook, .rules = {}});
-      batch_.AppendRule(table, chain, rule);
-    };
-    add("sign_", sign.priority - 1, nft::Rule(request).PutMarkAside().SetMark(sign.mark));
-    add("unsign_", sign.priority + 1, nft::Rule(request).MarkIs(sign.mark).PutMarkBack());
+  // Signs the request's reset, too, which ends the connection.
+  void AddSign(const Observer::What::SignedAt& at, std::vector<nft::Rule> rules) {
+    if (what_.flow.protocol == IPPROTO_TCP) {
+      rules.push_back(RuleFor(PacketKind::kRequest, ResetOf(what_.flow)));
+    }
+    const nft::TableId table = {.family = at.family, .name = table_};
+    const std::string chain = Cat("sign_", static_cast<int>(at.point));
+    batch_.AddChain(
+        table,
+        {.name = chain,
+         .hook = nft::Hook{.type = "filter", .point = at.point, .priority = at.priority - 1},
+         .rules = {}});
+    for (nft::Rule& rule : rules) {
+      batch_.AppendRule(table, chain, rule.SetPriority(what_.sign));
+    }
   }
 
   [[nodiscard]] bool IsCaughtAt(const Marker& marker, const Catch& each) const {
@@ -326,8 +330,8 @@ bool HasAddress(const Bytes& bytes, const Field& field, const Ip& address) {
 bool IsAbout(const std::set<Ip>& asked, const nft::TraceStep& step) {
   return std::ranges::any_of(asked, [&](const Ip& address) {
     return IsIp(step.network) ? HasAddress(step.transport, kSolicited, address)
-                              : HasAddress(step.network, kArpSource, address) ||
-                                    HasAddress(step.network, kArpTarget, address);
+                              : HasAddress(step.network, nft::kArpSaddrIp, address) ||
+                                    HasAddress(step.network, nft::kArpDaddrIp, address);
   });
 }
 
@@ -468,7 +472,7 @@ void Observer::Note(nft::TraceStep step, std::vector<Sighting>& sightings) {
     sighting.step.input_link = first.input_link;
   }
   if (sighting.step.table.name == table_ && !sighting.marker) {
-    return;  // the mark by which policies know the probe
+    return;  // the sign
   }
   // Reports each marker once. A probe's packet matches a rule of every marker, so the policy is
   // left out. A client's packet may match no rule after its translation, so only the policy counts.

@@ -92,13 +92,15 @@ class Observer {
     std::set<std::string> devices = {};
     std::vector<Catch> catches = {};
     std::vector<Elsewhere> elsewhere = {};
-    // Requests have this mark, instead of their own, while they pass the base chains of this
-    // priority at the hooks forward and input. Rules there know the probe by it.
-    struct Sign {
-      std::uint32_t mark = 0;
+    // Requests, and in the bridge family lookups of neighbours, get this `meta priority` just
+    // before the base chains of these priorities. Rules there know the probe by it.
+    std::uint32_t sign = 0;
+    struct SignedAt {
+      nft::TableFamily family = nft::TableFamily::kInet;
+      nft::Hook::Point point = nft::Hook::Point::kForward;
       std::int32_t priority = 0;
     };
-    std::optional<Sign> sign = {};
+    std::vector<SignedAt> signed_at = {};
   };
 
   [[nodiscard]] static Observer Start(const netlink::Netns& ns, const What& what);

@@ -1,6 +1,7 @@
 #include "plugin/causes/probe.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -9,6 +10,8 @@
 #include <poll.h>
 
 #include "base/file_lock.h"
+#include "firewall/drops.h"
+#include "firewall/port_filter.h"
 #include "netlink/probe/cleanup.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/listening.h"
@@ -33,6 +36,14 @@ constexpr std::chrono::milliseconds kLongest{500};
 constexpr std::chrono::milliseconds kNewAddress{2500};
 // Long enough for a drop by a rule to show in the other namespace, too.
 constexpr std::chrono::milliseconds kMoment{20};
+
+// Where rules of ours count or note what they drop. Our chain forward comes directly after the
+// admission by policies.
+constexpr std::array kSignedAt = {
+    Observer::What::SignedAt{TableFamily::kInet, Point::kForward, rules::kAdmissionPriority},
+    Observer::What::SignedAt{TableFamily::kInet, Point::kInput, rules::kAdmissionPriority},
+    Observer::What::SignedAt{TableFamily::kBridge, Point::kPrerouting, firewall::kBridgeDstnat},
+    Observer::What::SignedAt{TableFamily::kBridge, Point::kForward, firewall::kBridgeFilter}};
 
 // Returns the client's or the server's side of a container's marker: a namespace may have both.
 Side SideOf(const probe::Marker& marker, PacketKind packet) {
@@ -146,7 +157,8 @@ class Run {
     what.devices = uplinks;
     AddContainerLinks(what.devices);
     AddCatches(uplinks, what);
-    what.sign = {.mark = rules::kProbeMark, .priority = rules::kAdmissionPriority};
+    what.sign = firewall::kProbePriority;
+    what.signed_at = {kSignedAt.begin(), kSignedAt.end()};
     if (!IsTcp() && connection_.to == Place::kNode) {
       what.catches.push_back(AtInput());
     }

@@ -28,6 +28,14 @@ Json TrafficJson(const rtnl::Counters& counters) {
   return {{"bytes", counters.bytes}, {"packets", counters.packets}, {"dropped", counters.dropped}};
 }
 
+Json DropJson(const Dropped& dropped) {
+  Json json = FindingJson(dropped.finding);
+  json["key"] = dropped.key;
+  json["packets"] = dropped.packets;
+  json["secondsAgo"] = dropped.seconds_ago;
+  return json;
+}
+
 }  // namespace
 
 std::string ShowAge(std::chrono::system_clock::duration age) {
@@ -80,6 +88,7 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
           {"state", Text(attachment.state)},
           {"created", record && record->created != 0 ? Json(record->created) : Json()},
           {"problem", OrNull(attachment.problem)},
+          {"drops", inventory.is_complete ? ArrayOf(attachment.drops, DropJson) : Json()},
           {"addresses", is_known ? ArrayOf(attachment.Addresses(), &Cidr::Text) : Json()},
           {"ports", is_known ? ArrayOf(attachment.Ports(), PortJson) : Json()},
           {"netns",
@@ -138,6 +147,16 @@ Cell ShowState(const Json& state) {
                         : is_passing              ? Colour::kDoubtful
                                                   : Colour::kBad;
   return {state, colour};
+}
+
+Cell ShowStateAndDrops(const Json& attachment) {
+  Cell cell = ShowState(attachment.at("state"));
+  const Json& drops = attachment.at("drops");
+  if (!drops.is_null() && !drops.empty()) {
+    cell.text += ", drops";
+    cell.colour = cell.colour == Colour::kGood ? Colour::kDoubtful : cell.colour;
+  }
+  return cell;
 }
 
 std::string ShowName(const Json& attachment) {

@@ -31,6 +31,8 @@ namespace nomad_bridge::cli {
 [[nodiscard]] Cell ShowPorts(const Json& ports);
 [[nodiscard]] Cell ShowAgeSince(const Json& created);
 [[nodiscard]] Cell ShowState(const Json& state);
+// A cell for the result of ToJson(): "ok, drops" if rules have dropped packets of it.
+[[nodiscard]] Cell ShowStateAndDrops(const Json& attachment);
 
 // Returns "'9d01c7e4' (web/api)" for the result of ToJson(): the allocation with its job and group.
 [[nodiscard]] std::string ShowName(const Json& attachment);

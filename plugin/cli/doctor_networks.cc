@@ -408,6 +408,21 @@ void CheckContainers(Examination& node) {
   node.AddUnreported(std::move(found));
 }
 
+// Reports what the rules drop now because a network's config says so. The sender gets no error.
+void CheckDrops(Examination& node) {
+  Inventory inventory = node.inventory;
+  AddDrops(node.host, inventory);
+  FindingList found;
+  for (const Attachment& attachment : inventory.attachments) {
+    for (const Dropped& dropped : attachment.drops) {
+      if (dropped.finding.severity == Severity::kWarning) {
+        found.push_back(dropped.finding);
+      }
+    }
+  }
+  node.AddAll(std::move(found));
+}
+
 constexpr std::array kNetworkTable = {
     Check{"ports.world", CheckWorldPorts},
     Check{"ports.shadowed", CheckShadowedPorts},
@@ -422,6 +437,7 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.subnet_overlap", CheckSubnets},
     Check{"containers", CheckContainers},
     Check{"ports.blocked", CheckBlockedPorts},
+    Check{"drops", CheckDrops},
     Check{"records", CheckRecords},
 };
 

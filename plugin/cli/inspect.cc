@@ -153,6 +153,7 @@ int RunInspect(const Arguments& arguments) {
   }
   Inventory inventory = TakeInventory(host);
   AddReferenceMade(host, inventory);
+  AddDrops(host, inventory);
   RemarkOn(host, inventory);
   const std::string& name = arguments.operands.front();
   const Attachments found =

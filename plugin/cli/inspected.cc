@@ -254,6 +254,7 @@ std::string ShowInspected(const Json& attachment, bool is_to) {
                  : UnderHead("Published", ports, ShowPort),
              ShowInterface(attachment),
              UnderHead("Policies", ShowPolicies(attachment.at("policies"))),
+             UnderHead("Dropped", attachment.at("drops"), ShowWithFix),
              Head("State"),
              Coloured(state.text, state.colour),
              '\n',

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/attachment_id.h"
+#include "base/finding.h"
 #include "base/names.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
@@ -66,6 +67,16 @@ constexpr Names<State, 11> kStateNames = {{{State::kOk, "ok"},
   return NameOf(kStateNames, state);
 }
 
+// What a key of its network's config has made the rules drop (firewall/drops.h): "inbound has
+// dropped 3 packets from 192.0.2.9, the last 2s ago". It is a warning while it goes on, later a
+// note.
+struct Dropped {
+  std::string_view key;
+  std::uint64_t packets = 0;
+  std::uint64_t seconds_ago = 0;  // since the last packet
+  Finding finding = {};
+};
+
 struct Attachment {
   AttachmentId id;
   State state = State::kUnknown;
@@ -78,6 +89,7 @@ struct Attachment {
   std::string host_veth;
   std::optional<rtnl::Link> link;                        // the host veth
   std::optional<takeover::RunningAttachment> reference;  // the reference plugins made it
+  std::vector<Dropped> drops = {};                       // only AddDrops() finds them
 
   // Returns whether its addresses, ports and namespace are known: from the record or the kernel.
   [[nodiscard]] bool IsKnown() const { return record || reference; }
@@ -124,6 +136,9 @@ struct Inventory {
 // Adds the attachments that the reference plugins made and that still run. Without root, sets only
 // is_complete to false if there may be any.
 void AddReferenceMade(state::Host& host, Inventory& inventory);
+
+// Adds what our rules have dropped within the last hour, of packets from or to live attachments.
+void AddDrops(state::Host& host, Inventory& inventory);
 
 // Compares the rules of all attachments with the kernel once, as a reconcile does, under the rules'
 // lock. Changes kOk to kRulesWrong for attachments whose rules differ, and to kRulesUnknown for all

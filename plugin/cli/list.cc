@@ -26,7 +26,7 @@ constexpr std::array kColumns = {Column{"ALLOC", "/allocation", ShowShortId},
                                  Column{"PORTS", "/ports", ShowPorts, Cuts::kFirst},
                                  Column{"NET", "/network", ShowPlain, Cuts::kFirst},
                                  Column{"AGE", "/created", ShowAgeSince},
-                                 Column{"STATE", "/state", ShowState}};
+                                 Column{"STATE", "", ShowStateAndDrops}};
 
 constexpr std::array kWideColumns = {Column{"ALLOC", "/allocation"},
                                      Column{"NS", "/namespace"},
@@ -41,7 +41,7 @@ constexpr std::array kWideColumns = {Column{"ALLOC", "/allocation"},
                                      Column{"IN", "/received/bytes", ShowTraffic},
                                      Column{"OUT", "/sent/bytes", ShowTraffic},
                                      Column{"AGE", "/created", ShowAgeSince},
-                                     Column{"STATE", "/state", ShowState}};
+                                     Column{"STATE", "", ShowStateAndDrops}};
 
 Json UsageJson(const std::optional<Usage>& usage) {
   return usage ? Json{{"used", usage->used}, {"free", usage->free()}, {"total", usage->total}}
@@ -123,6 +123,7 @@ Inventory TakeSelected(state::Host& host, const Filters& filters) {
   if (inventory.is_complete) {
     CompareRules(host, inventory);
   }
+  AddDrops(host, inventory);
   std::vector<Attachment> selected;
   for (const Attachment* const each : FindAll(inventory, filters)) {
     selected.push_back(*each);

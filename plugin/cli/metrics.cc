@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/drops.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/commit.h"
 #include "plugin/cli/doctor.h"
@@ -141,6 +142,22 @@ std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   for (auto& [check, by_verdict] : counts) {
     metric.Add({{"check", check}, {"verdict", "fail"}}, by_verdict[Finding::Severity::kFault]);
     metric.Add({{"check", check}, {"verdict", "warn"}}, by_verdict[Finding::Severity::kWarning]);
+  }
+  return metric.Text();
+}
+
+// Returns no samples without root: only root can read counters.
+std::string DropMetric(state::Host& host) {
+  if (::geteuid() != 0) {
+    return "";
+  }
+  Metric metric("dropped_packets_total",
+                "counter",
+                "Packets that rules have dropped because a network's config says so, by its key.");
+  std::map<std::string, std::uint64_t> counts = firewall::CountDrops(host.nft);
+  for (const char* const key :
+       {firewall::kSourceCheck, firewall::kInboundKey, firewall::kIngressPolicy}) {
+    metric.Add({{"reason", key}}, counts[key]);
   }
   return metric.Text();
 }
@@ -280,6 +297,7 @@ int RunMetrics(const Arguments& arguments) {
       AttachmentMetric(inventory),
       FaultMetric(host, inventory),
       PolicyMetrics(host),
+      DropMetric(host),
       EventMetric("refused_adds_total",
                   "ADDs that failed, by the code of their error.",
                   "code",

@@ -75,7 +75,8 @@ std::vector<std::string> IsolatedPorts(const state::Record& record) {
 std::vector<nft::Element> PortElements(const state::Record& record, const std::string& comment) {
   std::vector<nft::Element> elements;
   for (const std::string& port : IsolatedPorts(record)) {
-    elements.push_back(firewall::PortElement(firewall::kIsolated, port, comment));
+    Append(elements,
+           firewall::IsolatedElements(port, AddressesOnly(record.ipam.addresses), comment));
   }
   return elements;
 }

@@ -227,10 +227,10 @@ std::vector<nft::Rule> RecordFlows(std::string_view noun) {
         static_cast<std::uint8_t>(family == Family::kIpv4 ? +IPPROTO_ICMP : +IPPROTO_ICMPV6);
     // meta l4proto != icmp
     //   update @refused_flows4 { ip saddr . ip daddr . meta l4proto . th dport timeout 1h counter }
-    rules.push_back(nft::Rule().Only(family).L4ProtoNot(icmp).NoteIn(
+    rules.push_back(nft::Rule().Only(family).L4ProtoNot(icmp).NoteFlow(
         set, nft::Rule::HasPort::kYes, kFlowTimeoutMs));
     // The same for ICMP, with 0 for the port.
-    rules.push_back(nft::Rule().Only(family).L4Proto(icmp).NoteIn(
+    rules.push_back(nft::Rule().Only(family).L4Proto(icmp).NoteFlow(
         set, nft::Rule::HasPort::kNo, kFlowTimeoutMs));
   }
   return rules;

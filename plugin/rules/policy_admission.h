@@ -61,11 +61,8 @@ constexpr const char* kCut = "cut";
 constexpr std::uint32_t kMaxCut = 65536;
 constexpr std::uint64_t kCutTimeoutMs = 6ULL * 24 * 3'600'000;
 
-// The mark by which the chains of policies know a probe of ours (netlink/probe). They judge it like
-// the packet of a client, but neither count nor note it. It has the mark only while it passes the
-// base chains, which have this priority of the hooks forward and input.
-constexpr std::uint32_t kProbeMark = 0x6e627072;
-constexpr std::int32_t kAdmissionPriority = -2;  // before our chain forward
+// The priority of the base chains, at the hooks forward and input: before our chain forward.
+constexpr std::int32_t kAdmissionPriority = -2;
 
 // The base chains, which judge only new connections, and the maps.
 extern const firewall::Contributor kPolicy;

@@ -29,9 +29,6 @@ constexpr std::string_view kPortAddress = "port_address";
 
 constexpr const char* kLinkLocal = "link_local";
 constexpr const char* kToJudged = "to_judged";
-// nft's dstnat in the bridge family: before the bridge hands a frame over to the IP chains, which
-// may change its route.
-constexpr int kBridgeDstnat = -300;
 constexpr std::uint16_t kDhcpServer = 67;
 constexpr std::uint16_t kDhcpClient = 68;
 constexpr std::uint8_t kMld2Report = 143;
@@ -136,22 +133,23 @@ nft::Chain ToJudged() {
 }
 
 std::vector<nft::Chain> PortChains(int /*accept_mark_bit*/) {
-  return {
-      LinkLocal(),
-      ToJudged(),
-      {.name = "from_judged",
-       .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kBridgeDstnat},
-       .rules =
-           {
-               // meta protocol ip6 iifname @judged goto link_local
-               Ipv6Frame().IifnameIn(kJudgedPorts).Goto(kLinkLocal),
-           }},
-      // Added to the port filter's chain.
-      {.name = "forward",
-       .rules = {
-           // oifname @judged goto to_judged
-           nft::Rule().OifnameIn(kJudgedPorts).Goto(kToJudged),
-       }}};
+  return {LinkLocal(),
+          ToJudged(),
+          {.name = "from_judged",
+           .hook = nft::Hook{.type = "filter",
+                             .point = Point::kPrerouting,
+                             .priority = firewall::kBridgeDstnat},
+           .rules =
+               {
+                   // meta protocol ip6 iifname @judged goto link_local
+                   Ipv6Frame().IifnameIn(kJudgedPorts).Goto(kLinkLocal),
+               }},
+          // Added to the port filter's chain.
+          {.name = "forward",
+           .rules = {
+               // oifname @judged goto to_judged
+               nft::Rule().OifnameIn(kJudgedPorts).Goto(kToJudged),
+           }}};
 }
 
 // Turns one step of a chain into rules: one rule, or one per family if it names addresses, or ICMP,

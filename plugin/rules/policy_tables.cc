@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/about.h"
+#include "firewall/drops.h"
 #include "firewall/table.h"
 #include "plugin/rules/policy_admission.h"
 #include "plugin/rules/policy_ports.h"
@@ -153,8 +154,9 @@ class StepRules {
 nft::Chain ChainFor(const policy::Chain& chain, Packet packet) {
   nft::Chain made = {.name = ChainOf(packet, chain.name)};
   if (packet == Packet::kRequest) {
-    // meta mark 0x6e627072 goto in-<hash>-probes
-    made.rules.push_back(nft::Rule().MarkIs(kProbeMark).Goto(ChainOf(Packet::kProbe, chain.name)));
+    // meta priority 6e62:7072 goto in-<hash>-probes
+    made.rules.push_back(
+        nft::Rule().PriorityIs(firewall::kProbePriority).Goto(ChainOf(Packet::kProbe, chain.name)));
   }
   const bool is_in = chain.direction == policy::Direction::kTo;
   for (const policy::Step& step : chain.steps) {

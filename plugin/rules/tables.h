@@ -25,7 +25,7 @@ struct NodePolicies {
 // A hash of those tables. If the tables in the kernel name another (firewall/about.h), another
 // release made them. It is a constant because describing the tables takes longer than the rest of a
 // CHECK that finds nothing changed; tests/unit/rules_tables_test.cc computes it.
-constexpr const char* kTablesRevision = "c5a1c2ce7a8525de";
+constexpr const char* kTablesRevision = "1f003a542f62af87";
 
 // Returns the names of the sets that all policies share.
 [[nodiscard]] const std::set<std::string>& PolicySets();

@@ -143,6 +143,21 @@ TEST_F(Alerts, FireIfReconcileFails) {
       << "a dry run fails nothing";
 }
 
+TEST_F(Alerts, FireIfPacketsAreDropped) {
+  ExpectFiresAfter(
+      "NomadBridgeDropsPackets",
+      [&] {
+        for (int i = 0; i < 10; ++i) {
+          static_cast<void>(Ask(outside(),
+                                {.protocol = Protocol::kUdp,
+                                 .to = "172.26.64.2",
+                                 .port = 9000,
+                                 .patience = std::chrono::milliseconds(10)}));
+        }
+      },
+      4);
+}
+
 TEST_F(Alerts, FireForAPoolThatIsNearlyFull) {
   const json small =
       Config({{"name", "small"}, {"bridge", "small"}, {"ipam", {{"subnet", "10.8.0.0/28"}}}});

@@ -138,16 +138,12 @@ TEST(NftRule, RejectsInTheWordsOfEitherFamily) {
               ElementsAre("[ reject type 1 code 0 ]"));
 }
 
-TEST(NftRule, ReadsTheWholeMarkAndPutsItAside) {
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().MarkIs(7)),
-              ElementsAre("[ meta load mark => reg 1 ]", "[ cmp eq reg 1 0x00000007 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().PutMarkAside()),
-              ElementsAre("[ meta load mark => reg 1 ]", "[ meta set priority with reg 1 ]"));
-  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().PutMarkBack()),
-              ElementsAre("[ meta load priority => reg 1 ]",
-                          "[ meta set mark with reg 1 ]",
-                          "[ immediate reg 1 0x00000000 ]",
-                          "[ meta set priority with reg 1 ]"));
+TEST(NftRule, NotesTheKeyOfAPacketWithACounter) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().NoteIfnames("drops", 1000)),
+              ElementsAre("[ meta load iifname => reg 1 ]",
+                          "[ meta load oifname => reg 2 ]",
+                          "[ dynset update reg_key 1 set drops timeout 1000ms expr [ counter pkts "
+                          "0 bytes 0 ] ]"));
 }
 
 TEST(NftRule, MatchesAnyOtherInterface) {

@@ -117,8 +117,7 @@ TEST(PartsOf, ReturnsThePartsOfTheElementsSet) {
   EXPECT_THAT(PartsOf(ElementIn("snat6")), ElementsAre(kPorts));
   EXPECT_THAT(PartsOf(ElementIn("hostip6")), ElementsAre(kPorts));
   EXPECT_THAT(PartsOf(ElementIn("bridges")), ElementsAre(kLink, kMasquerade, kForward, kPorts));
-  EXPECT_THAT(PartsOf(firewall::PortElement(firewall::kIsolated, "veth1", "veth1")),
-              ElementsAre(kForward));
+  EXPECT_THAT(PartsOf(firewall::PortElement("isolated", "veth1", "veth1")), ElementsAre(kForward));
   for (const nft::Element& element : firewall::Elements({.port = "veth1"}, "veth1")) {
     EXPECT_THAT(PartsOf(element), ElementsAre(kLink)) << element.set;
   }
