@@ -66,14 +66,15 @@ class PolicyRollout : public TypedPage {
 };
 
 TEST_F(PolicyRollout, KeepsTheScraperAndRefusesTheIntruder) {
+  EXPECT_THAT(Type().err, HasSubstr("nothing is closed"));  // audit, on an empty node
   const Allocation api = Start("prod", "api", "web", 9100);
   const Allocation db = Start("prod", "db", "main", 5432);
   const Allocation scraper = Start("infra", "prometheus", "main", 80);
   const Allocation etl = Start("dev", "etl", "main", 80);
-
-  EXPECT_THAT(Type().err, HasSubstr("nothing is closed"));  // audit
+  std::optional<Connection> scrape =
+      Connection::Open(*scraper.node, {.to = api.address, .port = 9100});
+  ASSERT_TRUE(scrape);
   EXPECT_TRUE(Reaches(etl, db, 5432));
-  EXPECT_TRUE(Reaches(scraper, api, 9100));
   Type();  // look at the flows
   ReplaceFile(kFile, FencedAs("json"));
   EXPECT_THAT(Type().out, HasSubstr("allowed now by namespaces#1"));
@@ -85,6 +86,11 @@ TEST_F(PolicyRollout, KeepsTheScraperAndRefusesTheIntruder) {
   Type();                                                    // watch
   EXPECT_THAT(Type().err, HasSubstr("1 connection ended"));  // cut
   ExpectAllTyped();
+  EXPECT_TRUE(scrape->Echoes("still there"));
+  const json document = json::parse(Run(Words("policy status -flows -json")).out);
+  for (const json& flow : document.at("flows")) {
+    EXPECT_EQ(flow.at("allowedNow"), flow.at("from").at("job") != "etl") << flow;
+  }
 
   Turn(kPage, "Who reaches whom");
   EXPECT_EQ(Type().out, FencedAs("mermaid"));
