@@ -280,14 +280,15 @@ class Trial : private TrialLog {
                  .fix = Fix::Advice("compare the rules: nomad-bridge doctor -verbose")});
   }
 
-  // From beyond the node to the container's own address.
+  // From beyond the node to the container's own address. Machines on a LAN reach the allocations on
+  // its bridge.
   void TryUnpublished() {
     const std::optional<Ip> client = facts_.HasDefaultRoute(*family_)
                                          ? std::optional(link::InternetAddress(*family_))
                                          : std::nullopt;
     const auto connection =
         client ? planner_.ToAllocation(one_, Protocol::kTcp, kClosedPort, *client) : std::nullopt;
-    if (one_.rules.inbound != firewall::Inbound::kPublished || !connection) {
+    if (one_.rules.inbound != firewall::Inbound::kPublished || one_.link.adopted || !connection) {
       return;
     }
     MustNotPass(
