@@ -474,6 +474,11 @@ Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
   const Seen* const drop = trail.Drop();
   diagnosis.is_by_policy = drop != nullptr && IsOurs(*drop) &&
                            diagnosis.causes.front().severity == Finding::Severity::kNote;
+  const bool is_dropped_at_input = drop != nullptr && !IsOurs(*drop) && last != nullptr &&
+                                   last->side == Side::kNode &&
+                                   last->marker->point == nft::Hook::Point::kInput;
+  diagnosis.is_kept = is_dropped_at_input || (connection.to == Connection::Place::kBeyond &&
+                                              !FindRedirect(facts, connection, trail).empty());
   if (!diagnosis.is_by_rule) {
     diagnosis.causes = Explainer(facts, connection, trail).ByStation(*failed);
   }

@@ -17,7 +17,10 @@ struct Diagnosis {
   bool is_in_container = false;  // the connection ended in a container
   bool is_refused = false;       // nobody listens
   bool is_by_policy = false;     // our policies refuse it: no fault
-  std::string note;              // what people should know of a connection that was answered
+  // Somebody else's rule keeps it from the node itself (hook input), or redirects what should leave
+  // the node. Both may be meant.
+  bool is_kept = false;
+  std::string note;  // what people should know of a connection that was answered
 };
 
 // Probes the connection. Throws kKernel if it got no answer, and the kernel has

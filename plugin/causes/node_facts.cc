@@ -44,12 +44,6 @@ bool NodeFacts::HasAddress(Family family) {
   });
 }
 
-bool NodeFacts::HasDefaultRoute(Family family) {
-  return AskOnce(has_default_route_, family, [&] {
-    return causes::HasDefaultRoute(host.net.Routes(), family);
-  });
-}
-
 const state::Record::DefaultRoutes& NodeFacts::DefaultRoutes() {
   return default_routes_ ? *default_routes_
                          : default_routes_.emplace(link::FindDefaultRoutes(host.net));

@@ -29,7 +29,7 @@ class NodeFacts {
   // Returns whether the node has an address of `family` on an uplink, or on a link that belongs to
   // no network, such as lo.
   [[nodiscard]] bool HasAddress(Family family);
-  [[nodiscard]] bool HasDefaultRoute(Family family);
+  // Returns for which families the kernel has a way beyond the node, by all its rules.
   [[nodiscard]] const state::Record::DefaultRoutes& DefaultRoutes();
 
  private:
@@ -37,7 +37,6 @@ class NodeFacts {
   std::map<int, std::vector<Cidr>> addresses_;  // by link
   std::optional<std::vector<rtnl::Link>> uplinks_;
   std::map<Family, bool> has_address_;
-  std::map<Family, bool> has_default_route_;
   std::optional<state::Record::DefaultRoutes> default_routes_;
 };
 

@@ -186,7 +186,7 @@ std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const portmap::Dnat
   if (!facts.HasAddress(family)) {
     return Format("this node has no address for {}: nobody beyond it reaches the port there", text);
   }
-  return facts.HasDefaultRoute(family)
+  return facts.DefaultRoutes().Has(family)
              ? std::nullopt
              : std::optional(Format("this node has no default route for {}: clients beyond its own "
                                     "networks get no answer",

@@ -64,7 +64,7 @@ class Run {
   Trail Make() {
     RequireUnasked();
     OpenContainers();
-    std::optional<probe::Cleanup> cleanup(std::in_place, sender_.Ending());
+    std::optional<probe::Cleanup> cleanup(std::in_place, sender_.Ending(client_, server_));
     std::vector<Watch> watches;
     watches.push_back({.observer = Observer::Start(host_.netns, WhatOnNode()), .is_node = true});
     if (client_) {

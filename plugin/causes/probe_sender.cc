@@ -64,6 +64,19 @@ probe::Flow ChooseFlow(conntrack::Conntrack& conntrack, const Connection& connec
              connection.port));
 }
 
+// Ends the lookup of a neighbour that has not answered: the kernel would repeat it twice more.
+void ForgetUnanswered(const std::optional<netlink::Netns>& container,
+                      const std::optional<state::Record>& record,
+                      const Ip& neighbour) {
+  if (!container) {
+    return;
+  }
+  rtnl::Socket net = rtnl::Socket::In(*container);
+  if (const std::optional<rtnl::Link> link = net.FindLink(record->id.ifname)) {
+    net.ForgetUnanswered(*link, neighbour);
+  }
+}
+
 conntrack::Conntrack& ConntrackOf(state::Host& host) {
   return host.conntrack ? *host.conntrack
                         : host.conntrack.emplace(conntrack::Conntrack::In(host.netns));
@@ -133,13 +146,16 @@ Mac ProbeSender::StrangeMac() const {
   return mac;
 }
 
-std::function<void()> ProbeSender::Ending() {
+std::function<void()> ProbeSender::Ending(const std::optional<netlink::Netns>& client,
+                                          const std::optional<netlink::Netns>& server) {
   const std::optional<EntryPoint> entry =
       connection_.from == Place::kBeyond ? std::optional(FindEntry()) : std::nullopt;
   const bool resets = entry && connection_.protocol == Protocol::kTcp;
   const std::vector<std::uint8_t> reset =
       resets ? Frame(probe::ResetPacket(flow_)) : std::vector<std::uint8_t>();
-  return [&netns = facts_.host.netns, beginning = BeginningOf(flow_), entry, reset] {
+  return [this, &client, &server, entry, reset] {
+    const netlink::Netns& netns = facts_.host.netns;
+    const conntrack::Beginning beginning = BeginningOf(flow_);
     conntrack::Conntrack conntrack = conntrack::Conntrack::In(netns);
     // Before the reset: after it, another program may have begun a connection with the same ends.
     const std::optional<std::uint32_t> id = conntrack.FindId(beginning);
@@ -150,6 +166,8 @@ std::function<void()> ProbeSender::Ending() {
     if (id) {
       conntrack.Forget(beginning, *id);
     }
+    ForgetUnanswered(client, connection_.client_record, connection_.destination);
+    ForgetUnanswered(server, connection_.server_record, connection_.source);
     if (entry && entry->is_strange) {
       rtnl::Socket::In(netns).EnsureFdbEntryGone(entry->link, entry->sender);
     }

@@ -32,9 +32,10 @@ class ProbeSender {
   [[nodiscard]] std::optional<Ip> NextHop();
 
   // Returns what ends the connection, for netlink/probe/cleanup.h: it resets the connection if the
-  // client is beyond the node, removes the packet's conntrack entry, and makes a bridge forget the
-  // sender of its frame.
-  [[nodiscard]] std::function<void()> Ending();
+  // client is beyond the node, removes the packet's conntrack entry, makes a bridge forget the
+  // sender of its frame, and ends unanswered lookups in the containers, which must live until then.
+  [[nodiscard]] std::function<void()> Ending(const std::optional<netlink::Netns>& client,
+                                             const std::optional<netlink::Netns>& server);
 
  private:
   // Where a packet from beyond the node enters it, and the MAC of its sender.

@@ -101,8 +101,14 @@ class Trial : private TrialLog {
     }
   }
 
-  // Returns the address by which the world reaches the node.
+  // Returns the address by which the world reaches the node: its source on the way out, else one of
+  // an uplink.
   std::optional<Ip> NodeAddress() {
+    const rtnl::RouteAnswer way =
+        host_.net.LookUpRoute({.destination = link::InternetAddress(*family_)});
+    if (way.error == 0 && way.source && way.link != rtnl::kLoopbackIndex) {
+      return way.source;
+    }
     for (const rtnl::Link& link : facts_.Uplinks()) {
       for (const Cidr& cidr : facts_.Addresses(link)) {
         if (cidr.address.family() == *family_ && !cidr.address.IsLinkLocal()) {
@@ -130,9 +136,7 @@ class Trial : private TrialLog {
         return;
       }
       const std::string service = Cat(what, ", a service there");
-      const bool is_kept = !found.way.Passes(What::kInput) && found.is_by_rule;
       found.way.IsWhole() ? Add("node.service", service, Result::kOk)
-      : is_kept           ? Add("node.service", service, Result::kLeftOut, found.causes.front())
                           : AddUnanswered("node.service", service, found);
     });
   }
@@ -231,7 +235,7 @@ class Trial : private TrialLog {
 
   void TryWayOut() {
     const std::string what = "the way out";
-    if (one_.ipam.default_routes.Has(*family_) && !facts_.HasDefaultRoute(*family_)) {
+    if (one_.ipam.default_routes.Has(*family_) && !facts_.DefaultRoutes().Has(*family_)) {
       return AddNoWay("out", what);
     }
     const auto connection =
@@ -243,16 +247,15 @@ class Trial : private TrialLog {
              connection);
   }
 
-  // Adds that the node has no address or default route of the family. This is meant if it has those
-  // of the other family, and never had these.
+  // Adds that the node has no address or default route of the family. This is meant if the node had
+  // none when ports were published.
   void AddNoWay(std::string_view id, const std::string& what) {
-    const Family other = family_ == Family::kIpv4 ? Family::kIpv6 : Family::kIpv4;
     const bool had_one = std::ranges::any_of(host_.records.All(), [&](const state::Record& each) {
       return each.rules.had_default_route.Has(*family_);
     });
     Add(id,
         what,
-        !had_one && facts_.HasDefaultRoute(other) ? Result::kLeftOut : Result::kFailed,
+        had_one ? Result::kFailed : Result::kLeftOut,
         {.text = Format("this node has no {} for {}{}",
                         facts_.HasAddress(*family_) ? "default route" : "address",
                         FamilyName(*family_),
@@ -283,7 +286,7 @@ class Trial : private TrialLog {
   // From beyond the node to the container's own address. Machines on a LAN reach the allocations on
   // its bridge.
   void TryUnpublished() {
-    const std::optional<Ip> client = facts_.HasDefaultRoute(*family_)
+    const std::optional<Ip> client = facts_.DefaultRoutes().Has(*family_)
                                          ? std::optional(link::InternetAddress(*family_))
                                          : std::nullopt;
     const auto connection =

@@ -44,7 +44,10 @@ void TrialLog::MustNotPass(std::string_view id,
 void TrialLog::AddUnanswered(std::string_view id,
                              const std::string& what,
                              const causes::Diagnosis& found) {
-  Add(id, what, found.is_by_policy ? Result::kLeftOut : Result::kFailed, found.causes.front());
+  Add(id,
+      what,
+      found.is_by_policy || found.is_kept ? Result::kLeftOut : Result::kFailed,
+      found.causes.front());
 }
 
 void TrialLog::Add(std::string_view id, const std::string& what, Result result, Finding finding) {

@@ -36,9 +36,6 @@ constexpr std::uint8_t kMld2Report = 143;
 std::string SelectedPorts(const std::string& name) {
   return Cat(kSelected, '-', name);
 }
-std::string PrefixSet(const std::string& name, Family family) {
-  return Cat(SetName(kPrefixes, family), '-', name);
-}
 
 std::vector<firewall::SetRow> PortSets() {
   using enum nft::Type;
@@ -188,7 +185,7 @@ class PortStep {
         return rule.IifnameIn(SelectedPorts(step_.peers));
       case PeerIs::kAddress:
         return rule.FieldIn(family == Family::kIpv4 ? nft::kIpSaddr : nft::kIp6Saddr,
-                            PrefixSet(step_.peers, family));
+                            SetFor(kPrefixes, family, step_.peers));
       case PeerIs::kOutside:
         return rule.IifnameNotIn(kHerePorts);
       case PeerIs::kAnyone:
@@ -267,7 +264,7 @@ void AddPortChain(const policy::Chain& chain, nft::Table& table) {
       AddPortSet(step.peers, table);
     } else if (step.peer == policy::Step::PeerIs::kAddress) {
       for (const Family family : kFamilies) {
-        AddSetOnce({.name = PrefixSet(step.peers, family),
+        AddSetOnce({.name = SetFor(kPrefixes, family, step.peers),
                     .key = {firewall::AddressType(family)},
                     .data = {},
                     .flags = nft::kInterval},

@@ -32,10 +32,6 @@ std::string ChainOf(Packet packet, const std::string& chain) {
 using firewall::kFamilies;
 using firewall::SetName;
 
-std::string SetFor(std::string_view noun, Family family, std::string_view name) {
-  return Cat(SetName(noun, family), '-', name);
-}
-
 // Returns the set in which a rule of `step` looks up its peer; empty if it looks up none.
 std::string PeerSetOf(const policy::Step& step, Family family) {
   using PeerIs = policy::Step::PeerIs;
@@ -370,6 +366,10 @@ nft::Table ChainsOfKind(const policy::Program& program, const cni::Workload& wor
   nft::Table table = {.id = firewall::TableId()};
   AddToInet(program, {{"", workload}}, table);
   return table;
+}
+
+std::string SetFor(std::string_view noun, Family family, std::string_view name) {
+  return Cat(SetName(noun, family), '-', name);
 }
 
 void AddSetOnce(nft::Set set, nft::Table& table) {

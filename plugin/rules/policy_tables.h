@@ -78,6 +78,9 @@ void AddPolicies(const policy::Program& program, const Kinds& kinds, firewall::T
 [[nodiscard]] nft::Table ChainsOfKind(const policy::Program& program,
                                       const cni::Workload& workload);
 
+// "sel4-1f2e": the set of that name that was made for policies.
+[[nodiscard]] std::string SetFor(std::string_view noun, Family family, std::string_view name);
+
 // Adds `set` unless `table` has it.
 void AddSetOnce(nft::Set set, nft::Table& table);
 

@@ -173,6 +173,10 @@ TEST_F(Drops, AreNotThoseOfProbes) {
                                      "inspect api -to [fd00:26::2]:80",
                                      "inspect billing -from 192.0.2.77 -to 172.26.64.2:80"}) {
     EXPECT_THAT(RunLine(question), Exits(1)) << question;
+    for (const char* const family : {"-4", "-6"}) {
+      EXPECT_EQ(neighbour_.Must(Words(Cat("ip ", family, " neigh show nud incomplete"))), "")
+          << "the kernel would ask again";
+    }
   }
   ExpectNothing();
 }

@@ -87,7 +87,7 @@ TEST_F(PolicyRollout, KeepsTheScraperAndRefusesTheIntruder) {
   EXPECT_THAT(Type().err, HasSubstr("1 connection ended"));  // cut
   ExpectAllTyped();
   EXPECT_TRUE(scrape->Echoes("still there"));
-  const json document = json::parse(Run(Words("policy status -flows -json")).out);
+  const json document = Execute(InShell("nomad-bridge policy status -flows -json")).json;
   for (const json& flow : document.at("flows")) {
     EXPECT_EQ(flow.at("allowedNow"), flow.at("from").at("job") != "etl") << flow;
   }
