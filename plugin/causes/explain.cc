@@ -476,6 +476,7 @@ Diagnosis Diagnose(NodeFacts& facts, const Connection& connection) {
                            diagnosis.causes.front().severity == Finding::Severity::kNote;
   const bool is_dropped_at_input = drop != nullptr && !IsOurs(*drop) && last != nullptr &&
                                    last->side == Side::kNode &&
+                                   last->marker->family == nft::TableFamily::kInet &&
                                    last->marker->point == nft::Hook::Point::kInput;
   diagnosis.is_kept = is_dropped_at_input || (connection.to == Connection::Place::kBeyond &&
                                               !FindRedirect(facts, connection, trail).empty());

@@ -150,17 +150,22 @@ std::function<void()> ProbeSender::Ending(const std::optional<netlink::Netns>& c
                                           const std::optional<netlink::Netns>& server) {
   const std::optional<EntryPoint> entry =
       connection_.from == Place::kBeyond ? std::optional(FindEntry()) : std::nullopt;
-  const bool resets = entry && connection_.protocol == Protocol::kTcp;
-  const std::vector<std::uint8_t> reset =
-      resets ? Frame(probe::ResetPacket(flow_)) : std::vector<std::uint8_t>();
-  return [this, &client, &server, entry, reset] {
+  // A killed probe catches nothing any more: its reset must not leave the node.
+  const bool resets = connection_.protocol == Protocol::kTcp &&
+                      (entry.has_value() || connection_.to != Place::kBeyond);
+  const std::vector<std::uint8_t> frame =
+      resets && entry ? Frame(probe::ResetPacket(flow_)) : std::vector<std::uint8_t>();
+  return [this, &client, &server, entry, resets, frame] {
     const netlink::Netns& netns = facts_.host.netns;
     const conntrack::Beginning beginning = BeginningOf(flow_);
     conntrack::Conntrack conntrack = conntrack::Conntrack::In(netns);
     // Before the reset: after it, another program may have begun a connection with the same ends.
     const std::optional<std::uint32_t> id = conntrack.FindId(beginning);
-    if (!reset.empty()) {
-      static_cast<void>(probe::Inject(netns, entry->link.index, reset));
+    if (!frame.empty()) {
+      static_cast<void>(probe::Inject(netns, entry->link.index, frame));
+    } else if (resets && (client || connection_.from == Place::kNode)) {
+      // The client's kernel resets the connection only if the answer reaches it.
+      static_cast<void>(probe::SendOwn(client ? *client : netns, flow_, probe::ResetPacket(flow_)));
     }
     // The connection is over, but conntrack would count it for some seconds more.
     if (id) {

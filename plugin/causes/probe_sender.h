@@ -31,9 +31,10 @@ class ProbeSender {
   // Returns the neighbour to which packets that leave the node are sent.
   [[nodiscard]] std::optional<Ip> NextHop();
 
-  // Returns what ends the connection, for netlink/probe/cleanup.h: it resets the connection if the
-  // client is beyond the node, removes the packet's conntrack entry, makes a bridge forget the
-  // sender of its frame, and ends unanswered lookups in the containers, which must live until then.
+  // Returns what ends the connection, for netlink/probe/cleanup.h: it resets the connection
+  // unless the server is beyond the node, removes the packet's conntrack entry, makes a bridge
+  // forget the sender of its frame, and ends unanswered lookups in the containers, which must live
+  // until then.
   [[nodiscard]] std::function<void()> Ending(const std::optional<netlink::Netns>& client,
                                              const std::optional<netlink::Netns>& server);
 

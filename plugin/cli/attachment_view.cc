@@ -88,7 +88,7 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
           {"state", Text(attachment.state)},
           {"created", record && record->created != 0 ? Json(record->created) : Json()},
           {"problem", OrNull(attachment.problem)},
-          {"drops", inventory.is_complete ? ArrayOf(attachment.drops, DropJson) : Json()},
+          {"drops", inventory.has_drops ? ArrayOf(attachment.drops, DropJson) : Json()},
           {"addresses", is_known ? ArrayOf(attachment.Addresses(), &Cidr::Text) : Json()},
           {"ports", is_known ? ArrayOf(attachment.Ports(), PortJson) : Json()},
           {"netns",

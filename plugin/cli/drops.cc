@@ -1,11 +1,13 @@
 #include "firewall/drops.h"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
@@ -107,6 +109,11 @@ Dropped Summed(const Dropping& dropping, const Attachment& attachment) {
   return sum;
 }
 
+std::uint64_t SecondsSince(std::uint64_t time) {
+  const auto now = static_cast<std::uint64_t>(std::time(nullptr));
+  return now > time ? now - time : 0;
+}
+
 // The droppings of all attachments.
 class Droppings {
  public:
@@ -114,8 +121,8 @@ class Droppings {
            std::string_view direction,
            std::string peer,
            const firewall::Drop& drop) {
-    if (attachment == nullptr) {
-      return;
+    if (attachment == nullptr || drop.seconds_ago > SecondsSince(attachment->record->created)) {
+      return;  // an earlier attachment had this address
     }
     std::vector<Dropping>& of_it = all_[attachment];
     auto found = std::ranges::find_if(of_it, [&](const Dropping& each) {
@@ -145,9 +152,16 @@ void AddDrops(state::Host& host, Inventory& inventory) {
   if (!inventory.is_complete) {
     return;
   }
+  std::vector<firewall::Drop> drops;
+  try {
+    drops = firewall::ReadDrops(host.nft);
+  } catch (const Error&) {
+    return;
+  }
+  inventory.has_drops = true;
   const Ends ends(inventory);
   Droppings droppings;
-  for (const firewall::Drop& drop : firewall::ReadDrops(host.nft)) {
+  for (const firewall::Drop& drop : drops) {
     Attachment* const from = ends.Find(drop.from_port, drop.from);
     Attachment* const to = ends.Find(drop.to_port, drop.to);
     if (drop.key == firewall::kSourceCheck) {

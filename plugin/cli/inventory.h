@@ -129,6 +129,7 @@ struct Inventory {
   std::vector<Network> networks;        // networks with an attachment, sorted by name
   std::vector<rtnl::Link> links;        // all links of the node
   bool is_complete = true;              // false: not root
+  bool has_drops = false;               // AddDrops() could read them
 };
 
 [[nodiscard]] Inventory TakeInventory(state::Host& host);
@@ -138,6 +139,7 @@ struct Inventory {
 void AddReferenceMade(state::Host& host, Inventory& inventory);
 
 // Adds what our rules have dropped within the last hour, of packets from or to live attachments.
+// Adds nothing if the rules cannot be read: CompareRules() says why.
 void AddDrops(state::Host& host, Inventory& inventory);
 
 // Compares the rules of all attachments with the kernel once, as a reconcile does, under the rules'

@@ -191,6 +191,21 @@ TEST_F(Drops, EndWithTheirHour) {
   EXPECT_GE(Counted("sourceCheck"), 1U) << "a counter does not fall";
 }
 
+TEST_F(Drops, AreNotThoseOfAnEarlierHolderOfTheAddress) {
+  const json config =
+      Config({{"ipam", {{"rangeStart", "172.26.64.2"}, {"rangeEnd", "172.26.64.2"}}}});
+  AttachBilling(config);
+  Send(outside(), "", "172.26.64.2");
+  ASSERT_EQ(DropsOf("billing").size(), 1U);
+  DetachBilling(config);
+  EXPECT_TRUE(Soon([&] {
+    AttachBilling(config);
+    const bool has_none = DropsOf("billing").empty();
+    DetachBilling(config);
+    return has_none;
+  })) << "they were older than the attachment after a second";
+}
+
 // Then the port and its MAC are noted.
 TEST_F(Drops, AreCountedWhenTheSetIsFull) {
   AttachTwo();

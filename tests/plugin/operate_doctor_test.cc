@@ -12,11 +12,11 @@ TEST_F(Doctor, FindsNothingOnAHealthyNode) {
       Examine("-strict -verbose"),
       Exits(0,
             Out(StartsWith("ok    kernel.nf_tables      ")),
-            Out(EndsWith("\n0 failures, 0 warnings, 38 ok; ports and name servers were not probed "
+            Out(EndsWith("\n0 failures, 0 warnings, 39 ok; ports and name servers were not probed "
                          "(-probe)\n")),
             Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr(" \n"))))));
   EXPECT_EQ(Examine("-probe").out,
-            "0 failures, 0 warnings, 40 ok; ports and name servers were probed\n");
+            "0 failures, 0 warnings, 41 ok; ports and name servers were probed\n");
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
@@ -36,7 +36,7 @@ TEST_F(Doctor, PrintsAFindingInOneLineWithItsFix) {
       Exits(1,
             Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
             Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-            Out(HasSubstr("\n1 failure, 0 warnings, 37 ok; ports and name servers were not"))));
+            Out(HasSubstr("\n1 failure, 0 warnings, 38 ok; ports and name servers were not"))));
 }
 
 // Of two networks, and of a published port whose bridge has no gateway address.

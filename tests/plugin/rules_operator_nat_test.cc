@@ -194,7 +194,13 @@ TEST_F(NonMasquerade, OfTheNodeConcernsNetworksOfNomad) {
                            {"ipMasq", true},
                            {"isDefaultGateway", true},
                            {"ipam", {{"type", "host-local"}}}});
-  ASSERT_THAT(RunPlugin("ADD", nomads.dump(), As("alloc-1", container()), "bridge"), Exits(0));
+  const Outcome bridge = RunPlugin("ADD", nomads.dump(), As("alloc-1", container()), "bridge");
+  ASSERT_EQ(bridge.exit_code, 0) << bridge;
+  // As in Nomad's list: without it, nothing of ours lets packets pass beside another firewall.
+  ASSERT_THAT(
+      RunPlugin(
+          "ADD", WithResult(nomads, bridge.json).dump(), As("alloc-1", container()), "firewall"),
+      Exits(0));
   ExpectThatOnlyRoutedNetworksSeeTheAllocation();
 }
 
