@@ -7,10 +7,10 @@
 #                             the plugin; VLAN and SCTP under Debian 12's kernel; lint of what
 #                             changed
 #        ./test.sh --all      before a release: every case and every point of every sweep, all cases
-#                             under sanitizers and in a container, other firewalls, packages,
-#                             systemd, real clients, mutated inputs, steps left out, lint of
-#                             everything
-#        ./test.sh --kernels  every case under Debian's other kernels (5.10, 6.1, 6.12): an hour each
+#                             under sanitizers and in a container, other firewalls and kernels,
+#                             packages, systemd, real clients, mutated inputs, steps left out, lint
+#                             of everything
+#        ./test.sh --kernels  the quick cases under Debian's other kernels (5.10, 6.1, 6.12)
 # Needs  Debian 12 or 13, root (the tests make network namespaces; the machine's own is never
 #        touched)
 # Env    NOMAD_BRIDGE_SWEEP   which points of a sweep are tried, FIRST/STEP (tests/support/sweep.h);
@@ -220,6 +220,10 @@ under_sanitizers() {
   unset NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_UNSANITIZED
 }
 
+under_kernels() {
+  run_counting "under other kernels" kernels tests/with-kernel --all
+}
+
 fuzz() {
   clang=$(packaging/install-packages.sh --list fuzz | grep -x 'clang-[0-9]*')
   CXX=clang++${clang#clang} check "configure, fuzz" cmake --preset fuzz &&
@@ -258,6 +262,7 @@ run_all() {
   run_counting "beside other firewalls" firewalls tests/beside-firewalls
   run_counting "steps left out or exchanged" steps tests/without-a-step
   collect background
+  under_kernels
 }
 
 # What computes, and waits for nothing.
@@ -287,7 +292,7 @@ check_form
 configure
 check "build, release" cmake --build build/release -j "$jobs" || finish
 if [ "$mode" = --kernels ]; then
-  run_counting "under other kernels" kernels tests/with-kernel --all
+  under_kernels
   finish
 fi
 # Tests wait for the kernel most of their time; what computes runs beside them, at the lowest

@@ -119,6 +119,7 @@ nft::Chain BetweenNetworks() {
 // Notes by source and destination.
 nft::Chain DropsOf(const DroppingChain& chain, std::string_view noun) {
   std::vector<nft::Rule> notes;
+  notes.reserve(kFamilies.size());
   for (const Family family : kFamilies) {
     // meta nfproto ipv4
     //   update @inbound_drops4 { ip saddr . ip daddr timeout 1h counter } drop

@@ -146,27 +146,38 @@ Mac ProbeSender::StrangeMac() const {
   return mac;
 }
 
+std::function<void()> ProbeSender::Resetting(const std::optional<EntryPoint>& entry,
+                                             const std::optional<netlink::Netns>& client) {
+  const netlink::Netns& netns = facts_.host.netns;
+  const std::vector<std::uint8_t> reset = probe::ResetPacket(flow_);
+  // A killed probe catches nothing any more: its reset must not leave the node.
+  const bool is_own = client || connection_.from == Place::kNode;
+  if (connection_.protocol != Protocol::kTcp ||
+      (!entry && (connection_.to == Place::kBeyond || !is_own))) {
+    return [] {};
+  }
+  if (entry) {
+    return [&netns, link = entry->link.index, frame = Frame(reset)] {
+      static_cast<void>(probe::Inject(netns, link, frame));
+    };
+  }
+  // The client's kernel resets the connection only if the answer reaches it.
+  return [&ns = client ? *client : netns, &flow = flow_, reset] {
+    static_cast<void>(probe::SendOwn(ns, flow, reset));
+  };
+}
+
 std::function<void()> ProbeSender::Ending(const std::optional<netlink::Netns>& client,
                                           const std::optional<netlink::Netns>& server) {
   const std::optional<EntryPoint> entry =
       connection_.from == Place::kBeyond ? std::optional(FindEntry()) : std::nullopt;
-  // A killed probe catches nothing any more: its reset must not leave the node.
-  const bool resets = connection_.protocol == Protocol::kTcp &&
-                      (entry.has_value() || connection_.to != Place::kBeyond);
-  const std::vector<std::uint8_t> frame =
-      resets && entry ? Frame(probe::ResetPacket(flow_)) : std::vector<std::uint8_t>();
-  return [this, &client, &server, entry, resets, frame] {
+  return [this, &client, &server, entry, reset = Resetting(entry, client)] {
     const netlink::Netns& netns = facts_.host.netns;
     const conntrack::Beginning beginning = BeginningOf(flow_);
     conntrack::Conntrack conntrack = conntrack::Conntrack::In(netns);
     // Before the reset: after it, another program may have begun a connection with the same ends.
     const std::optional<std::uint32_t> id = conntrack.FindId(beginning);
-    if (!frame.empty()) {
-      static_cast<void>(probe::Inject(netns, entry->link.index, frame));
-    } else if (resets && (client || connection_.from == Place::kNode)) {
-      // The client's kernel resets the connection only if the answer reaches it.
-      static_cast<void>(probe::SendOwn(client ? *client : netns, flow_, probe::ResetPacket(flow_)));
-    }
+    reset();
     // The connection is over, but conntrack would count it for some seconds more.
     if (id) {
       conntrack.Forget(beginning, *id);

@@ -47,6 +47,9 @@ class ProbeSender {
   };
   const EntryPoint& FindEntry() { return entry_ ? *entry_ : entry_.emplace(ChooseEntry()); }
   [[nodiscard]] EntryPoint ChooseEntry();
+  // Returns what resets the connection, if it is to be reset.
+  [[nodiscard]] std::function<void()> Resetting(const std::optional<EntryPoint>& entry,
+                                                const std::optional<netlink::Netns>& client);
   // Returns `packet` in the frame of a neighbour on the uplink's network.
   [[nodiscard]] std::vector<std::uint8_t> Frame(const std::vector<std::uint8_t>& packet);
   // Returns the port behind which the bridge has `mac`.

@@ -165,6 +165,7 @@ class PortStep {
       return {Completed(nft::Rule(), Family::kIpv4)};
     }
     std::vector<nft::Rule> rules;
+    rules.reserve(kFamilies.size());
     for (const Family family : kFamilies) {
       rules.push_back(Completed(nft::Rule().Protocol(EtherTypeOf(family)), family));
     }

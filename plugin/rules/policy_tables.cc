@@ -240,6 +240,31 @@ void AddToPorts(const policy::Program& program, const Kinds& kinds, nft::Table& 
   }
 }
 
+// Returns the prefixes of the set's family as elements of the set.
+std::vector<nft::Element> IntervalsOf(const std::vector<Cidr>& prefixes,
+                                      const nft::Set& set,
+                                      nft::TableFamily family) {
+  std::vector<nft::Element> elements;
+  const auto add = [&](const Ip& key, bool ends) {
+    elements.push_back({.set = set.name,
+                        .key = firewall::AddressKey(key),
+                        .family = family,
+                        .ends_interval = ends});
+  };
+  for (const Cidr& prefix : prefixes) {
+    if (firewall::AddressType(prefix.address.family()) != set.key.front()) {
+      continue;
+    }
+    add(prefix.Network(), false);
+    // The end is needed even if the next prefix begins there, because the kernel refuses two
+    // beginnings in a row. If the end is unspecified, the prefix includes the last address of all.
+    if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
+      add(end, true);
+    }
+  }
+  return elements;
+}
+
 bool HasPolicyChains(state::Host& host) {
   return host.nft.FindChain(firewall::TableId(), kJudge).has_value();
 }
@@ -415,26 +440,9 @@ std::vector<nft::Element> ListElements(const policy::Program& program,
   std::vector<nft::Element> elements;
   for (const nft::Table& table : tables) {
     for (const nft::Set& set : table.sets) {
-      if (set.flags != nft::kInterval || !firewall::IsMadeForPolicies(set.name)) {
-        continue;
-      }
-      const auto add = [&](const Ip& key, bool ends) {
-        elements.push_back({.set = set.name,
-                            .key = firewall::AddressKey(key),
-                            .family = table.id.family,
-                            .ends_interval = ends});
-      };
-      for (const Cidr& prefix : program.Lists().at(set.name.substr(set.name.find('-') + 1))) {
-        if (firewall::AddressType(prefix.address.family()) != set.key.front()) {
-          continue;
-        }
-        add(prefix.Network(), false);
-        // The end is needed even if the next prefix begins there, because the kernel refuses two
-        // beginnings in a row. If the end is unspecified, the prefix includes the last address of
-        // all.
-        if (const Ip end = prefix.Last().Plus(1); !end.IsUnspecified()) {
-          add(end, true);
-        }
+      if (set.flags == nft::kInterval && firewall::IsMadeForPolicies(set.name)) {
+        const std::string list = set.name.substr(set.name.find('-') + 1);
+        Append(elements, IntervalsOf(program.Lists().at(list), set, table.id.family));
       }
     }
   }

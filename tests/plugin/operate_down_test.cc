@@ -166,7 +166,7 @@ TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
 TEST_F(Down, WorksInTheDocumentedRemoval) {
   const Mounted lib({"-t", "tmpfs", "tmpfs"}, "/var/lib");
   fs::create_directories("/var/lib/node_exporter");
-  std::ofstream("/var/lib/node_exporter/nomad-bridge.prom");
+  ReplaceFile("/var/lib/node_exporter/nomad-bridge.prom", "");
   const std::string plugins = "/run/opt/cni/bin";
   ASSERT_THAT(RunLine(Cat("install ", plugins)), Exits(0));
   Attach(Web());

@@ -70,7 +70,7 @@ class ArchivePage : public TypedPage {
 };
 
 TEST_F(ArchivePage, InstallsAndLeadsToTheNetwork) {
-  std::ofstream(Cat(kOperator, "/nomad-bridge_2.0.0_amd64.deb"));
+  ReplaceFile(Cat(kOperator, "/nomad-bridge_2.0.0_amd64.deb"), "");
   Type();
   fs::remove_all("/opt/cni");
   fs::remove("/run/bin/nomad-bridge");
@@ -126,7 +126,7 @@ TEST_F(ArchivePage, UpgradesWhileCallsRun) {
     EXPECT_THAT(Execute(InShell(commands)), Exits(0));
     EXPECT_TRUE(Soon([&] { return called() > before; }));
   }
-  std::ofstream("/run/enough");
+  ReplaceFile("/run/enough", "");
 
   EXPECT_EQ(calls.Wait().out, "0 failed\n");
 }
