@@ -10,7 +10,7 @@
 #                             under sanitizers and in a container, other firewalls and kernels,
 #                             packages, systemd, real clients, mutated inputs, steps left out, lint
 #                             of everything
-#        ./test.sh --kernels  the quick cases under Debian's other kernels (5.10, 6.1, 6.12)
+#        ./test.sh --kernels  every second quick case under Debian's other kernels (5.10, 6.1, 6.12)
 # Needs  Debian 12 or 13, root (the tests make network namespaces; the machine's own is never
 #        touched)
 # Env    NOMAD_BRIDGE_SWEEP   which points of a sweep are tried, FIRST/STEP (tests/support/sweep.h);
