@@ -1,7 +1,6 @@
 #include "firewall/drops.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
 
@@ -13,50 +12,35 @@ namespace {
 
 constexpr std::uint32_t kMaxDrops = 4096;
 
-// Reads the fields of a key, each padded to whole registers.
-class Key {
- public:
-  explicit Key(std::span<const std::uint8_t> bytes) : rest_(bytes) {}
-
-  [[nodiscard]] std::string TakeName() {
-    const auto bytes = Take(nft::Type::kIfname);
-    return {bytes.begin(), std::ranges::find(bytes, 0)};
-  }
-  [[nodiscard]] Mac TakeMac() {
-    Mac mac;
-    std::ranges::copy(Take(nft::Type::kEtherAddr).first(mac.bytes.size()), mac.bytes.begin());
-    return mac;
-  }
-  [[nodiscard]] Ip TakeAddress(Family family) { return Ip(Take(AddressType(family))); }
-
- private:
-  std::span<const std::uint8_t> Take(nft::Type type) {
-    const auto field = rest_.first(nft::PaddedBytes(type));
-    rest_ = rest_.subspan(field.size());
-    return field;
-  }
-
-  std::span<const std::uint8_t> rest_;
-};
-
-void ReadPortAndMac(Key& key, Family /*family*/, Drop& drop) {
-  drop.from_port = key.TakeName();
-  drop.from_mac = key.TakeMac();
+std::string TakeName(nft::KeyReader& key) {
+  const auto bytes = key.Take(nft::Type::kIfname);
+  return {bytes.begin(), std::ranges::find(bytes, 0)};
 }
 
-void ReadSource(Key& key, Family family, Drop& drop) {
+Mac TakeMac(nft::KeyReader& key) {
+  Mac mac;
+  std::ranges::copy(key.Take(nft::Type::kEtherAddr).first(mac.bytes.size()), mac.bytes.begin());
+  return mac;
+}
+
+void ReadPortAndMac(nft::KeyReader& key, Family /*family*/, Drop& drop) {
+  drop.from_port = TakeName(key);
+  drop.from_mac = TakeMac(key);
+}
+
+void ReadSource(nft::KeyReader& key, Family family, Drop& drop) {
   ReadPortAndMac(key, family, drop);
-  drop.from = key.TakeAddress(family);
+  drop.from = Ip(key.Take(AddressType(family)));
 }
 
-void ReadPorts(Key& key, Family /*family*/, Drop& drop) {
-  drop.from_port = key.TakeName();
-  drop.to_port = key.TakeName();
+void ReadPorts(nft::KeyReader& key, Family /*family*/, Drop& drop) {
+  drop.from_port = TakeName(key);
+  drop.to_port = TakeName(key);
 }
 
-void ReadAddresses(Key& key, Family family, Drop& drop) {
-  drop.from = key.TakeAddress(family);
-  drop.to = key.TakeAddress(family);
+void ReadAddresses(nft::KeyReader& key, Family family, Drop& drop) {
+  drop.from = Ip(key.Take(AddressType(family)));
+  drop.to = Ip(key.Take(AddressType(family)));
 }
 
 struct DropKind {
@@ -64,7 +48,7 @@ struct DropKind {
   std::string_view noun;
   std::string_view config_key;
   std::vector<nft::Type> fields;
-  void (*read)(Key& key, Family family, Drop& drop);
+  void (*read)(nft::KeyReader& key, Family family, Drop& drop);
 };
 
 const std::vector<DropKind>& Kinds() {
@@ -115,7 +99,7 @@ Drop Decode(const DropKind& kind, const nft::Set& set, const nft::Socket::Noted&
   constexpr std::uint64_t kMsPerSecond = 1000;
   Drop drop = {
       .key = kind.config_key, .packets = noted.packets, .seconds_ago = age_ms / kMsPerSecond};
-  Key key(noted.key);
+  nft::KeyReader key(noted.key);
   kind.read(key, is_ipv6 ? Family::kIpv6 : Family::kIpv4, drop);
   return drop;
 }

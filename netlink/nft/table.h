@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,22 @@ enum class Type : std::uint8_t {
 
 // Returns the size of one field in bytes, padded to whole registers as in a concatenation.
 [[nodiscard]] std::size_t PaddedBytes(Type type);
+
+// Reads the fields of a key one after the other.
+class KeyReader {
+ public:
+  explicit KeyReader(std::span<const std::uint8_t> key) : rest_(key) {}
+
+  // Returns the next field, padded to whole registers.
+  [[nodiscard]] std::span<const std::uint8_t> Take(Type type) {
+    const std::span<const std::uint8_t> field = rest_.first(PaddedBytes(type));
+    rest_ = rest_.subspan(field.size());
+    return field;
+  }
+
+ private:
+  std::span<const std::uint8_t> rest_;
+};
 
 // For Set::flags: NFT_SET_INTERVAL; NFT_SET_EVAL and NFT_SET_TIMEOUT together.
 constexpr std::uint32_t kInterval = 4;

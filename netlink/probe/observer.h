@@ -92,8 +92,8 @@ class Observer {
     std::set<std::string> devices = {};
     std::vector<Catch> catches = {};
     std::vector<Elsewhere> elsewhere = {};
-    // Requests, and in the bridge family lookups of neighbours, get this `meta priority` just
-    // before the base chains of these priorities. Rules there know the probe by it.
+    // The probe's packets and lookups of neighbours get this `meta priority` just before the base
+    // chains of these priorities. Rules there know the probe by it.
     std::uint32_t sign = 0;
     struct SignedAt {
       nft::TableFamily family = nft::TableFamily::kInet;

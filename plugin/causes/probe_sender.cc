@@ -182,11 +182,12 @@ std::function<void()> ProbeSender::Ending(const std::optional<netlink::Netns>& c
     if (id) {
       conntrack.Forget(beginning, *id);
     }
-    ForgetUnanswered(client, connection_.client_record, connection_.destination);
-    ForgetUnanswered(server, connection_.server_record, connection_.source);
     if (entry && entry->is_strange) {
       rtnl::Socket::In(netns).EnsureFdbEntryGone(entry->link, entry->sender);
     }
+    // Last: a container may be about to go.
+    ForgetUnanswered(client, connection_.client_record, connection_.destination);
+    ForgetUnanswered(server, connection_.server_record, connection_.source);
   };
 }
 

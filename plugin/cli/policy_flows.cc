@@ -27,22 +27,6 @@ namespace {
 
 using policy::Ports;
 
-// Reads the fields of a flow's key. Each field is padded to the four bytes of a register.
-class KeyReader {
- public:
-  explicit KeyReader(std::span<const std::uint8_t> key) : rest_(key) {}
-
-  [[nodiscard]] std::span<const std::uint8_t> Take(std::size_t bytes) {
-    constexpr std::size_t kRegister = 4;
-    const std::span<const std::uint8_t> field = rest_.first(bytes);
-    rest_ = rest_.subspan((bytes + kRegister - 1) / kRegister * kRegister);
-    return field;
-  }
-
- private:
-  std::span<const std::uint8_t> rest_;
-};
-
 bool HasPort(std::uint8_t protocol) {
   return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
 }
@@ -140,14 +124,13 @@ std::size_t KeyBytes(Family family) {
 }
 
 Flow Decode(const nft::Socket::Noted& noted, Family family, const Holders& holders) {
-  const std::size_t address_bytes = family == Family::kIpv4 ? 4 : 16;
   const std::uint64_t age_ms =
       rules::kFlowTimeoutMs - std::min(noted.expires_ms, rules::kFlowTimeoutMs);
-  KeyReader key(noted.key);
-  const Ip from(key.Take(address_bytes));
-  const Ip to(key.Take(address_bytes));
-  const std::uint8_t protocol = key.Take(1).front();
-  const std::span<const std::uint8_t> port = key.Take(2);
+  nft::KeyReader key(noted.key);
+  const Ip from(key.Take(firewall::AddressType(family)));
+  const Ip to(key.Take(firewall::AddressType(family)));
+  const std::uint8_t protocol = key.Take(nft::Type::kInetProto).front();
+  const std::span<const std::uint8_t> port = key.Take(nft::Type::kInetService);
   Flow flow = {.protocol = protocol == IPPROTO_ICMPV6 ? std::uint8_t{IPPROTO_ICMP} : protocol,
                .tries = noted.packets,
                .seconds_ago = age_ms / 1000};

@@ -49,8 +49,8 @@ class TrialLog {
                    causes::Station::What beyond,
                    const Finding& open);
 
-  // Adds a check of a connection that was not answered. It need not be if a policy
-  // refuses it, or if it is kept from the node.
+  // Adds a check of a connection that was not answered. It need not be if a policy refuses it,
+  // or if it is kept from the node.
   void AddUnanswered(std::string_view id, const std::string& what, const causes::Diagnosis& found);
   void Add(std::string_view id, const std::string& what, Result result, Finding finding = {});
   [[nodiscard]] std::vector<TrialCheck> TakeChecks() { return std::move(checks_); }

@@ -101,6 +101,8 @@ TEST_P(DropsOfFamily, AreThoseOfAnAddressThatTheAllocationGaveItself) {
   EXPECT_THAT(RunLine("inspect billing").out,
               ::testing::ContainsRegex("Dropped +sourceCheck has dropped "));
   EXPECT_THAT(Warning().at("what").get<std::string>(), HasSubstr("sourceCheck has dropped "));
+  EXPECT_THAT(host().Must(Words("nft list counter bridge nomad-bridge sourceCheck")),
+              ::testing::ContainsRegex("packets [1-9]"));
   EXPECT_GE(Counted("sourceCheck"), 1U);
   EXPECT_EQ(Counted("inbound") + Counted("ingressPolicy"), 0U);
 }
