@@ -3,11 +3,11 @@
 // Holds    For every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses,
 //          routes of all tables, rules, the nf_tables ruleset, the sysctls that we change. For the
 //          machine: the files of our state directories.
-// Leaves out  Values that change by themselves: indices, handles, counters, carrier, timers,
-//             lifetimes. What the kernel creates for every link: link-local addresses; local,
-//             link-local and multicast routes. "lock" files, last_reserved_ip.<n>, .gateways,
-//             .leases and .opened, which are memory, not state. The hash in the description of our
-//             tables, which a later command adds.
+// Leaves out  Values that change by themselves: indices, handles, counters, dropped packets,
+//             carrier, timers, lifetimes. What the kernel creates for every link: link-local
+//             addresses; local, link-local and multicast routes. "lock" files,
+//             last_reserved_ip.<n>, .gateways, .leases and .opened, which are memory, not state.
+//             The hash in the description of our tables, which a later command adds.
 #pragma once
 
 #include "tests/support/node.h"
