@@ -9,7 +9,7 @@ namespace {
 
 using Verdict = nft::Verdict::Code;
 
-const nft::TableId kTable = {nft::TableFamily::kInet, "verdicts"};
+const nft::TableId kVerdicts = {nft::TableFamily::kInet, "verdicts"};
 const nft::Set kOffice = {.name = "adr4-office",
                           .key = {nft::Type::kIpv4Addr},
                           .flags = nft::kInterval};
@@ -80,14 +80,14 @@ class Verdicts : public World {
  protected:
   Verdicts() : socket_(nft::Socket::In(netlink::Netns::Current())) {
     nft::Batch batch;
-    batch.AddTable(kTable);
+    batch.AddTable(kVerdicts);
     for (const nft::Set& set : {kOffice, kIn, kOut}) {
-      batch.AddSet(kTable, set);
+      batch.AddSet(kVerdicts, set);
     }
     AddChains(batch);
     for (const std::vector<nft::Element>& elements : {in_, out_, office_}) {
       for (const nft::Element& element : elements) {
-        batch.AddElement(kTable, element);
+        batch.AddElement(kVerdicts, element);
       }
     }
     EXPECT_TRUE(socket_.Commit(batch, socket_.Generation()).done());
@@ -96,9 +96,9 @@ class Verdicts : public World {
   static void AddChains(nft::Batch& batch) {
     using Point = nft::Hook::Point;
     const nft::Hook forward = {.type = "filter", .point = Point::kForward, .priority = -1};
-    batch.AddChain(kTable, {.name = "in-9b21"});
-    batch.AddChain(kTable, {.name = "admit"});
-    batch.AddChain(kTable, {.name = "forward", .hook = forward});
+    batch.AddChain(kVerdicts, {.name = "in-9b21"});
+    batch.AddChain(kVerdicts, {.name = "admit"});
+    batch.AddChain(kVerdicts, {.name = "forward", .hook = forward});
     const nft::Rule allow = nft::Rule()
                                 .Ipv4()
                                 .SaddrIn(kOffice.name)
@@ -107,14 +107,14 @@ class Verdicts : public World {
                                 .Counter()
                                 .Return()
                                 .Comment("api#0");
-    batch.AppendRule(kTable, "in-9b21", allow);
-    batch.AppendRule(kTable, "in-9b21", nft::Rule().L4Proto(17).Dport(53, 53).Drop());
-    batch.AppendRule(kTable, "in-9b21", nft::Rule().L4Proto(6).Dport(80, 80).RejectTcpReset());
-    batch.AppendRule(kTable, "in-9b21", nft::Rule().Counter().RejectAdminProhibited());
-    batch.AppendRule(kTable, "admit", nft::Rule().Ipv4().DaddrVmap(kIn.name));
-    batch.AppendRule(kTable, "admit", nft::Rule().Ipv6().SaddrVmap(kOut.name));
+    batch.AppendRule(kVerdicts, "in-9b21", allow);
+    batch.AppendRule(kVerdicts, "in-9b21", nft::Rule().L4Proto(17).Dport(53, 53).Drop());
+    batch.AppendRule(kVerdicts, "in-9b21", nft::Rule().L4Proto(6).Dport(80, 80).RejectTcpReset());
+    batch.AppendRule(kVerdicts, "in-9b21", nft::Rule().Counter().RejectAdminProhibited());
+    batch.AppendRule(kVerdicts, "admit", nft::Rule().Ipv4().DaddrVmap(kIn.name));
+    batch.AppendRule(kVerdicts, "admit", nft::Rule().Ipv6().SaddrVmap(kOut.name));
     batch.AppendRule(
-        kTable, "forward", nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Jump("admit"));
+        kVerdicts, "forward", nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Jump("admit"));
   }
 
   const std::vector<nft::Element> in_ = {
@@ -140,14 +140,14 @@ TEST_F(Verdicts, CountersOutliveTheRulesThatCountInThem) {
     ASSERT_TRUE(socket_.Commit(batch, socket_.Generation()).done());
   };
   commit([&](nft::Batch& batch) {
-    batch.AddCounter(kTable, counter);
+    batch.AddCounter(kVerdicts, counter);
     batch.AddChain(
-        kTable,
+        kVerdicts,
         {.name = "count", .hook = nft::Hook{.type = "filter", .point = nft::Hook::Point::kInput}});
-    batch.AppendRule(kTable, "count", nft::Rule().CountIn(counter.name));
+    batch.AppendRule(kVerdicts, "count", nft::Rule().CountIn(counter.name));
   });
   EXPECT_TRUE(Ping(host(), "127.0.0.1"));
-  const std::vector<nft::Counter> counted = socket_.Counters(kTable);
+  const std::vector<nft::Counter> counted = socket_.Counters(kVerdicts);
   ASSERT_EQ(counted.size(), 1U);
   EXPECT_EQ(counted[0].comment, counter.comment);
   EXPECT_GE(counted[0].packets, 2U);
@@ -158,35 +158,35 @@ TEST_F(Verdicts, CountersOutliveTheRulesThatCountInThem) {
   EXPECT_THAT(listed, HasSubstr(Format("packets {} ", counted[0].packets)));
   EXPECT_THAT(listed, HasSubstr(counter.comment));
   commit([&](nft::Batch& batch) {
-    batch.FlushChain(kTable, "count");
-    batch.AddCounter(kTable, {.name = counter.name, .comment = "another"});
-    batch.AppendRule(kTable, "count", nft::Rule().CountIn(counter.name).Accept());
+    batch.FlushChain(kVerdicts, "count");
+    batch.AddCounter(kVerdicts, {.name = counter.name, .comment = "another"});
+    batch.AppendRule(kVerdicts, "count", nft::Rule().CountIn(counter.name).Accept());
   });
-  EXPECT_EQ(socket_.Counters(kTable), counted);
+  EXPECT_EQ(socket_.Counters(kVerdicts), counted);
   commit([&](nft::Batch& batch) {
-    batch.FlushChain(kTable, "count");
-    batch.DeleteCounter(kTable, counter.name);
+    batch.FlushChain(kVerdicts, "count");
+    batch.DeleteCounter(kVerdicts, counter.name);
   });
-  EXPECT_THAT(socket_.Counters(kTable), IsEmpty());
+  EXPECT_THAT(socket_.Counters(kVerdicts), IsEmpty());
 }
 
 TEST_F(Verdicts, HaveAHashThatChangesOnlyWithTheRulesOfTheirTable) {
-  const std::uint64_t before = socket_.HashOfRules(kTable);
-  EXPECT_EQ(socket_.HashOfRules(kTable), before);
+  const std::uint64_t before = socket_.HashOfRules(kVerdicts);
+  EXPECT_EQ(socket_.HashOfRules(kVerdicts), before);
   host().Nft("table inet foreign { chain c { accept; }; }");
   host().Nft("add element inet verdicts in4 { 172.26.64.9 : accept }");
   host().Nft("add chain inet verdicts empty");
-  EXPECT_EQ(socket_.HashOfRules(kTable), before);
+  EXPECT_EQ(socket_.HashOfRules(kVerdicts), before);
   host().Nft(
       "add chain inet verdicts base { type filter hook forward priority 9; policy accept; }");
-  const std::uint64_t with_base = socket_.HashOfRules(kTable);
+  const std::uint64_t with_base = socket_.HashOfRules(kVerdicts);
   EXPECT_NE(with_base, before);
   host().Nft("chain inet verdicts base { policy drop; }");
-  EXPECT_NE(socket_.HashOfRules(kTable), with_base);
+  EXPECT_NE(socket_.HashOfRules(kVerdicts), with_base);
   host().Nft("delete chain inet verdicts base");
-  EXPECT_EQ(socket_.HashOfRules(kTable), before);
+  EXPECT_EQ(socket_.HashOfRules(kVerdicts), before);
   host().Nft("add rule inet verdicts in-9b21 tcp dport 1 accept");
-  EXPECT_NE(socket_.HashOfRules(kTable), before);
+  EXPECT_NE(socket_.HashOfRules(kVerdicts), before);
   EXPECT_NE(socket_.HashOfRules({.name = "absent"}), before);
 }
 
@@ -209,25 +209,25 @@ TEST_F(Verdicts, EqualWhatNftMakesOfTheirText) {
 }
 
 TEST_F(Verdicts, AreReadBack) {
-  EXPECT_THAT(socket_.Sets(kTable), UnorderedElementsAreArray({kOffice, kIn, kOut}));
-  EXPECT_THAT(socket_.Elements(kTable, kIn.name), UnorderedElementsAreArray(in_));
-  EXPECT_THAT(socket_.Elements(kTable, kOut.name), UnorderedElementsAreArray(out_));
-  EXPECT_THAT(socket_.Elements(kTable, kOffice.name), UnorderedElementsAreArray(office_));
+  EXPECT_THAT(socket_.Sets(kVerdicts), UnorderedElementsAreArray({kOffice, kIn, kOut}));
+  EXPECT_THAT(socket_.Elements(kVerdicts, kIn.name), UnorderedElementsAreArray(in_));
+  EXPECT_THAT(socket_.Elements(kVerdicts, kOut.name), UnorderedElementsAreArray(out_));
+  EXPECT_THAT(socket_.Elements(kVerdicts, kOffice.name), UnorderedElementsAreArray(office_));
   for (const nft::Element& element : in_) {
-    EXPECT_EQ(socket_.FindElement(kTable, element), element);
+    EXPECT_EQ(socket_.FindElement(kVerdicts, element), element);
   }
 }
 
 TEST_F(Verdicts, KeepTheirChainUntilTheElementIsDeleted) {
   nft::Batch chain;
-  chain.FlushChain(kTable, "in-9b21");
-  chain.DeleteChain(kTable, "in-9b21");
+  chain.FlushChain(kVerdicts, "in-9b21");
+  chain.DeleteChain(kVerdicts, "in-9b21");
   EXPECT_EQ(socket_.Commit(chain, socket_.Generation()).refused.at(0).error, EBUSY);
   nft::Batch both;
-  both.DeleteElement(kTable, in_.front());
-  both.DeleteElement(kTable, out_.front());
-  both.FlushChain(kTable, "in-9b21");
-  both.DeleteChain(kTable, "in-9b21");
+  both.DeleteElement(kVerdicts, in_.front());
+  both.DeleteElement(kVerdicts, out_.front());
+  both.FlushChain(kVerdicts, "in-9b21");
+  both.DeleteChain(kVerdicts, "in-9b21");
   EXPECT_TRUE(socket_.Commit(both, socket_.Generation()).done());
 }
 

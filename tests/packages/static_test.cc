@@ -5,7 +5,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kProgram = "/opt/cni/bin/nomad-bridge";
+constexpr const char* kStaticProgram = "/opt/cni/bin/nomad-bridge";
 
 // One of the binaries of the release, unpacked.
 std::string Unpacked(const std::string& architecture) {
@@ -28,7 +28,7 @@ class StaticBinary : public World, public ::testing::WithParamInterface<Where> {
   // A verb of the first container, by the program in `root`.
   [[nodiscard]] Outcome RunIn(const Root& root, const std::string& verb, const json& config) {
     Command command = PluginCommand(verb, config.dump(), {{"CNI_PATH", "/opt/cni/bin"}});
-    command.argv = {kProgram};
+    command.argv = {kStaticProgram};
     return Execute(root.In(std::move(command)));
   }
 };
@@ -44,10 +44,10 @@ INSTANTIATE_TEST_SUITE_P(Roots,
 TEST_P(StaticBinary, MakesAnAttachmentAnywhere) {
   const bool has_busybox = GetParam().root == "busybox";
   const Root root(has_busybox ? "" : GetParam().root);
-  root.Put(Unpacked("amd64"), kProgram);
+  root.Put(Unpacked("amd64"), kStaticProgram);
   if (has_busybox) {
     root.Put("/bin/busybox", "/bin/busybox");
-    EXPECT_EQ(root.Run({"/bin/busybox", "sh", "-c", kProgram}).exit_code, 0);
+    EXPECT_EQ(root.Run({"/bin/busybox", "sh", "-c", kStaticProgram}).exit_code, 0);
   }
   const json config = Publish({Port(8080, 80)}, DualStack());
 

@@ -241,7 +241,7 @@ TEST_F(Reconcile, RepairsAChangedEntryOfALockedPort) {
 
 TEST_F(Reconcile, ContinuesAfterAFailedRepair) {
   // Not Nomad's: it has neither Nomad's labels nor an allocation's id.
-  constexpr const char* kAdvice = "restart container 'alloc-1' by the program that runs it";
+  constexpr const char* kRestart = "restart container 'alloc-1' by the program that runs it";
   AttachAll();
   host().Must({"ip", "link", "delete", HostVethOf(web_)});
   host().Must({"ip", "link", "set", HostVethOf(other_), "nomaster"});
@@ -253,15 +253,15 @@ TEST_F(Reconcile, ContinuesAfterAFailedRepair) {
   EXPECT_THAT(outcome.json.at("failed").at(0),
               AllOf(HasSubstr("container 'alloc-1'"),
                     HasSubstr("is missing"),
-                    EndsWith(Cat("; advice: ", kAdvice))));
+                    EndsWith(Cat("; advice: ", kRestart))));
   std::map<bool, std::string> fixes;
   for (const json& mismatch : outcome.json.at("mismatches")) {
     EXPECT_EQ(mismatch.at("fix"), "");
     fixes[mismatch.at("repairable")] = mismatch.at("advice");
   }
-  EXPECT_EQ(fixes, (std::map<bool, std::string>{{true, ""}, {false, kAdvice}}));
+  EXPECT_EQ(fixes, (std::map<bool, std::string>{{true, ""}, {false, kRestart}}));
   EXPECT_THAT(RunLine("reconcile -dry-run"),
-              Exits(1, Out(HasSubstr(Cat("; advice: ", kAdvice, "\n")))));
+              Exits(1, Out(HasSubstr(Cat("; advice: ", kRestart, "\n")))));
   ExpectColumns(80, "reconcile -dry-run");
   EXPECT_EQ(LinkOn(host(), HostVethOf(other_)).at("master"), "br-other");
 }

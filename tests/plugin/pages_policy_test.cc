@@ -6,12 +6,12 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kPage = "docs/policy.md";
+constexpr const char* kPolicyPage = "docs/policy.md";
 constexpr const char* kFile = "/etc/nomad-bridge/policy.d/namespaces.json";
 
 class PolicyRollout : public TypedPage {
  protected:
-  PolicyRollout() : TypedPage(kPage, "A rollout in six commands") {
+  PolicyRollout() : TypedPage(kPolicyPage, "A rollout in six commands") {
     EnsureDirectory("/run/share");
     fs::create_directories("/run/share/nomad-bridge");
     fs::copy(
@@ -54,7 +54,7 @@ class PolicyRollout : public TypedPage {
 
   // The first such block of the page.
   [[nodiscard]] static std::string FencedAs(const std::string& language) {
-    const std::string page = ReadFixture(Cat("../", kPage));
+    const std::string page = ReadFixture(Cat("../", kPolicyPage));
     const std::string fence = Cat("```", language, "\n");
     const std::size_t begin = page.find(fence) + fence.size();
     return page.substr(begin, page.find("```", begin) - begin);
@@ -92,7 +92,7 @@ TEST_F(PolicyRollout, KeepsTheScraperAndRefusesTheIntruder) {
     EXPECT_EQ(flow.at("allowedNow"), flow.at("from").at("job") != "etl") << flow;
   }
 
-  Turn(kPage, "Who reaches whom");
+  Turn(kPolicyPage, "Who reaches whom");
   EXPECT_EQ(Type().out, FencedAs("mermaid"));
 }
 

@@ -5,7 +5,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr int kOthers = 49;
+constexpr int kOldOthers = 49;
 
 // "inbound" has its default: a record may lack it.
 const json kNetwork = Config({{"ingressPolicy", "same-bridge"}, {"inbound", "any"}});
@@ -21,7 +21,7 @@ class Upgrade : public World {
  protected:
   Upgrade() {
     const Node& other = AddContainer("other");
-    for (int n = 1; n <= kOthers; ++n) {
+    for (int n = 1; n <= kOldOthers; ++n) {
       Variables variables = As(Cat("other-", n), other);
       variables["CNI_IFNAME"] = Cat("eth", n);
       Attach(Publish({Port(10000 + n, 80)}, kNetwork), variables);
