@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(
          "chain f { AFTER drop; ip6 saddr @s accept; ip6 daddr { fd00:26::2, ::1 } accept; }"},
         {"BridgeAndPublishedPorts",
          "chain f { AFTER drop; iifname nomad accept; ct status dnat accept; }"},
-        {"Route", "chain f { AFTER accept; fib saddr . iif oif missing drop; }"},
+        {"Route", "chain f { AFTER accept; fib saddr . iif type unreachable drop; }"},
         {"Rate", "chain f { AFTER drop; limit rate 9/second accept; }"},
         {"Time", "chain f { AFTER drop; meta hour \"08:00\"-\"17:00\" accept; }"},
         {"Group", "chain f { AFTER drop; iifgroup 7 accept; oifgroup 7 accept; }"},

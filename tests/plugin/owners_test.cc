@@ -148,7 +148,7 @@ TEST_F(Owners, SilentVirtualMachineIsNoFaultOfTheNode) {
   RedirectToTap();
   EXPECT_THAT(RunLine(Cat("inspect 8080 -from ", kOutsideIp4)),
               Exits(1,
-                    Out(AllOf(HasSubstr("nomad X  container\n"),  // of UDP: no neighbour takes it
+                    Out(AllOf(HasSubstr("nomad X  container"),  // no neighbour takes it
                               HasSubstr("its listeners cannot be seen from here"),
                               HasSubstr("advice: look there why it does not answer"),
                               Not(HasSubstr("no listener")),
