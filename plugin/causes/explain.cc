@@ -139,7 +139,7 @@ class Explainer {
   }
 
   FindingList AtHook() {
-    return {Advice(Format("{} is dropped by rules that nf_tables does not show",
+    return {Advice(Format("rules that nf_tables does not show drop {}",
                           PacketText(connection_, PacketKind::kRequest)),
                    "look at those of iptables-legacy: iptables-legacy-save")};
   }

@@ -203,7 +203,9 @@ FindingList FindSmallerEnd(state::Host& host, const Inside& inside) {
   const rtnl::Link& smaller = is_outside ? *outside : *link;
   const rtnl::Link& larger = is_outside ? *link : *outside;
   const std::string command = Format("ip link set {} mtu {}", ShellWord(smaller.name), larger.mtu);
-  return {{.text = Format("the MTU of '{}' is {}, that of its other end '{}' {}: larger packets "
+  return {{.area = Finding::Area::kContainer,
+           .owner = record.id.container_id,
+           .text = Format("the MTU of '{}' is {}, that of its other end '{}' {}: larger packets "
                           "are lost",
                           smaller.name,
                           smaller.mtu,

@@ -45,7 +45,7 @@ constexpr std::array kSignedAt = {
     Observer::What::SignedAt{TableFamily::kBridge, Point::kPrerouting, firewall::kBridgeDstnat},
     Observer::What::SignedAt{TableFamily::kBridge, Point::kForward, firewall::kBridgeFilter}};
 
-// Returns the client's or the server's side of a container's marker: a namespace may have both.
+// Returns the side of a marker in a container that has both.
 Side SideOf(const probe::Marker& marker, PacketKind packet) {
   const bool is_netdev = marker.family == TableFamily::kNetdev;
   const bool leaves = is_netdev
@@ -66,12 +66,16 @@ class Run {
     OpenContainers();
     std::optional<probe::Cleanup> cleanup(std::in_place, sender_.Ending(client_, server_));
     std::vector<Watch> watches;
-    watches.push_back({.observer = Observer::Start(host_.netns, WhatOnNode()), .is_node = true});
+    watches.push_back({.observer = Observer::Start(host_.netns, WhatOnNode())});
+    const bool is_to_itself = client_ && server_ && client_->id() == server_->id();
     if (client_) {
-      watches.push_back({.observer = Observer::Start(*client_, WhatInside())});
+      watches.push_back({.observer = Observer::Start(*client_, WhatInside()),
+                         .side = Side::kClient,
+                         .has_both_sides = is_to_itself});
     }
-    if (server_ && !(client_ && client_->id() == server_->id())) {
-      watches.push_back({.observer = Observer::Start(*server_, WhatInside())});
+    if (server_ && !is_to_itself) {
+      watches.push_back(
+          {.observer = Observer::Start(*server_, WhatInside()), .side = Side::kServer});
     }
     trail_.was_sent = sender_.Send(client_);
     // A rule that drops a packet of this process makes the sending fail, too.
@@ -88,9 +92,9 @@ class Run {
  private:
   struct Watch {
     Observer observer;
-    bool is_node = false;
     std::vector<probe::Sighting> fresh = {};
-    Side side = Side::kNode;  // the side of the last marker
+    Side side = Side::kNode;
+    bool has_both_sides = false;  // then `side` is that of the last marker
   };
 
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == Protocol::kTcp; }
@@ -318,7 +322,7 @@ class Run {
 
   void Take(Watch& watch) {
     for (probe::Sighting& sighting : watch.fresh) {
-      if (sighting.marker && !watch.is_node) {
+      if (sighting.marker && watch.has_both_sides) {
         watch.side = SideOf(*sighting.marker, sighting.packet);
       }
       const bool is_lookup =

@@ -265,8 +265,14 @@ FindingList FindInPolicies(state::Host& host, const Connection& connection) {
 
 FindingList ExplainByRule(NodeFacts& facts, const Connection& connection, const Trail& trail) {
   if (const Seen* const drop = trail.Drop()) {
-    return IsOurs(*drop) ? ByOurs(facts, connection, trail, *drop)
-                         : FindingList{ByOthers(facts, connection, *drop)};
+    if (IsOurs(*drop)) {
+      return ByOurs(facts, connection, trail, *drop);
+    }
+    // What drops a packet that was sent elsewhere is right to do so.
+    const bool is_elsewhere = connection.server_record && drop->packet == PacketKind::kRequest &&
+                              drop->Destination() != connection.server;
+    FindingList causes = is_elsewhere ? FindRedirect(facts, connection, trail) : FindingList();
+    return causes.empty() ? FindingList{ByOthers(facts, connection, *drop)} : causes;
   }
   if (const Seen* const kept = KeptByRule(trail)) {
     return {CauseOf(facts, connection, *kept, "hands to a program that does not answer")};

@@ -267,8 +267,9 @@ void Examination::AddAll(FindingList found) {
 void Examination::AddUnreported(FindingList found) {
   std::erase_if(found, [&](const Finding& each) {
     return std::ranges::any_of(findings, [&](const Finding& known) {
-      return known.text == each.text || Contains(known.all, each.text) ||
-             (known.fix == each.fix && known.fix != Fix());
+      const bool is_same = known.text == each.text || Contains(known.all, each.text) ||
+                           (known.fix == each.fix && known.fix != Fix());
+      return is_same && known.severity >= each.severity;
     });
   });
   AddAll(std::move(found));

@@ -298,22 +298,20 @@ void CheckLostRecords(Examination& node) {
 // although no command holds their lock any more.
 void CheckRecords(Examination& node) {
   CheckLostRecords(node);
-  std::vector<std::string> unfinished;
+  FindingList killed;
   std::vector<std::string> newer;
   for (const Attachment& attachment : node.inventory.attachments) {
     if (attachment.record && attachment.record->is_of_newer_release) {
       newer.push_back(
           Format("the record of container '{}' is of a newer release", attachment.id.container_id));
     }
-    const bool is_making = attachment.state == State::kMaking;
-    if ((is_making || attachment.state == State::kLeaving) &&
-        node.host.records.TryLock(attachment.id)) {
-      unfinished.push_back(Format("{} of container '{}' was killed",
-                                  is_making ? "an ADD" : "a DEL",
-                                  attachment.id.container_id));
+    std::optional<Finding> found = attachment.FindKilled();
+    if (found && node.host.records.TryLock(attachment.id)) {
+      found->severity = Severity::kWarning;
+      killed.push_back(*std::move(found));
     }
   }
-  node.AddAll(Severity::kWarning, unfinished, kGcFix);
+  node.AddAll(std::move(killed));
   node.AddAll(Severity::kWarning,
               newer,
               Fix::Advice("this release can read the record, but not write it: install the newer "
@@ -403,19 +401,30 @@ void CheckContainers(Examination& node) {
   for (const Attachment* const attachment : node.running) {
     if (std::optional<causes::Inside> inside = causes::OpenInside(*attachment->record)) {
       Append(found, causes::FindInContainer(*inside, std::nullopt));
+      Append(found, causes::FindSmallerEnd(node.host, *inside));
     }
   }
   node.AddUnreported(std::move(found));
 }
 
+// Returns whether all of our rules about the attachment are there.
+bool AreRulesWhole(Examination& node, const Attachment& attachment) {
+  constexpr std::array kOfRules = {Finding::Area::kTable, Finding::Area::kElement};
+  return std::ranges::none_of(node.Reconciled().left(), [&](const Finding& each) {
+    const bool is_about = each.owner.empty() || each.owner == attachment.id.container_id;
+    return is_about && Contains(kOfRules, each.area);
+  });
+}
+
 // Reports what the rules drop now because a network's config says so. The sender gets no error.
+// What they drop because some are missing is not what the config says.
 void CheckDrops(Examination& node) {
   Inventory inventory = node.inventory;
   AddDrops(node.host, inventory);
   FindingList found;
   for (const Attachment& attachment : inventory.attachments) {
     for (const Dropped& dropped : attachment.drops) {
-      if (dropped.finding.severity == Severity::kWarning) {
+      if (dropped.finding.severity == Severity::kWarning && AreRulesWhole(node, attachment)) {
         found.push_back(dropped.finding);
       }
     }

@@ -11,6 +11,7 @@
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/names.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/cli/inspection.h"
 #include "plugin/cli/terminal.h"
 
 namespace nomad_bridge::cli {
@@ -33,6 +34,20 @@ std::vector<std::pair<const Attachment*, const portmap::DnatEntry*>> PortsToProb
     }
   }
   return ports;
+}
+
+// Returns why the connection does not pass, as `inspect` says it.
+Finding CauseOf(Examination& node,
+                const Attachment& attachment,
+                const portmap::DnatEntry& port,
+                const causes::Diagnosis& diagnosis) {
+  const Question question{.name = std::to_string(port.host_port), .probes = false};
+  const Inspected inspected = Inspect(node.host, attachment, question);
+  Finding cause = inspected.Explains(diagnosis)
+                      ? inspected.FindCause().value_or(diagnosis.causes.front())
+                      : diagnosis.causes.front();
+  cause.owner = Format("{} of allocation {}", portmap::DescribeHostPort(port), attachment.Named());
+  return cause;
 }
 
 // Counts a connection that is refused as reached: nobody listens on the port, but that is up to the
@@ -59,21 +74,19 @@ void ProbePorts(Examination& node) {
     Append(found, diagnosis.unseen);
     if (diagnosis.way.IsWhole() || diagnosis.is_refused) {
       ++answered;
-    } else if (Finding cause = diagnosis.causes.front(); cause.severity != Severity::kNote) {
-      cause.owner =
-          Format("{} of allocation {}", portmap::DescribeHostPort(*port), attachment->Named());
-      found.push_back(std::move(cause));
+    } else if (diagnosis.causes.front().severity != Severity::kNote) {
+      found.push_back(CauseOf(node, *attachment, *port, diagnosis));
     }
   }
   progress(ports.size(), ports.size());
-  node.AddAll(std::move(found));
+  node.AddUnreported(std::move(found));
   if (tried < ports.size()) {
     node.Warn(Format("{} of {} published ports were not probed: it would take longer than a minute",
                      ports.size() - tried,
                      ports.size()),
               Fix::Advice("probe the ports of an allocation: nomad-bridge inspect ALLOC"));
   }
-  node.Ok(Cat(Counted(answered, "published port"), " reached"));
+  node.Ok(Format("{} of {} reached", answered, Counted(tried, "published port")));
 }
 
 // ---- name servers

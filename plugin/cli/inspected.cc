@@ -199,6 +199,10 @@ std::optional<Finding> Inspected::FindCause() const {
   return std::nullopt;
 }
 
+bool Inspected::Explains(const causes::Diagnosis& diagnosis) const {
+  return !are_rules_whole || (!diagnosis.is_by_rule && FindCause());
+}
+
 std::vector<std::size_t> CountConnections(state::Host& host, const state::Record& record) {
   std::vector<conntrack::Endpoint> endpoints;
   for (const portmap::DnatEntry& port : record.rules.ports) {

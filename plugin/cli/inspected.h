@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/finding.h"
-#include "plugin/causes/way.h"
+#include "plugin/causes/explain.h"
 #include "plugin/cli/document.h"
 #include "plugin/state/host.h"
 
@@ -45,11 +45,15 @@ struct Inspected {
   bool is_host_known = true;                            // false: nothing was compared, or not all
   bool is_container_known = true;  // false: a check of the container, or of the way to it, failed
   bool is_asked = true;  // false: no port is published, and neither a client nor a target is named
+  bool are_rules_whole = true;  // false: some of ours are missing, or were changed
 
   [[nodiscard]] FindingList In(Section section) const;
   // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found, or if no
   // connection is in question.
   [[nodiscard]] std::optional<Finding> FindCause() const;
+  // Returns whether the findings explain why the probed connection ended. Then what the probe saw is
+  // a consequence, and its own explanation would mislead.
+  [[nodiscard]] bool Explains(const causes::Diagnosis& diagnosis) const;
 };
 
 constexpr std::size_t kHeadWidth = 13;  // of the titles in front of all lines

@@ -42,14 +42,14 @@ class Inspection {
   Inspected Run() {
     if (!Try([&] { CompareHostSide(); })) {
       result_.is_host_known = false;
-      are_rules_whole_ = false;
+      result_.are_rules_whole = false;
     }
     result_.is_container_known = Try([&] {
       if (std::optional<causes::Inside> inside = OpenContainer()) {
         LookInside(*inside);
       }
     });
-    if (result_.ways.empty() && are_rules_whole_) {
+    if (result_.ways.empty() && result_.are_rules_whole) {
       Try([&] { LookForDrops(); });
     }
     Try([&] { result_.connections = CountConnections(host_, record_); });
@@ -100,13 +100,10 @@ class Inspection {
     if (record_.link.gateways.empty() && link::IsDeadEnd(host_.net, record_.link.bridge)) {
       AddNote(link::DescribeDeadEnd(record_.link.bridge));
     }
-    if (attachment_.state == State::kMaking || attachment_.state == State::kLeaving) {
-      return Add({{.area = Area::kRecord,
-                   .text = Format("{} of this attachment has not finished",
-                                  attachment_.state == State::kMaking ? "an ADD" : "a DEL"),
-                   .fix = "nomad-bridge gc"}});
-    }
     const std::optional<FileLock> lock = host_.records.TryLock(attachment_.id);
+    if (const std::optional<Finding> killed = lock ? attachment_.FindKilled() : std::nullopt) {
+      return Add({*killed});
+    }
     if (!lock || attachment_.state == State::kDead) {
       result_.is_host_known = false;
       return AddNote(lock ? "it is dead, so its host side was not compared"
@@ -115,7 +112,7 @@ class Inspection {
     FindingList found = attachment::ReconcileOne(host_, record_, Mode::kLook).findings.left();
     for (Finding& finding : found) {
       constexpr std::array kOfRules = {Area::kTable, Area::kStaticRules, Area::kElement};
-      are_rules_whole_ = are_rules_whole_ && !Contains(kOfRules, finding.area);
+      result_.are_rules_whole = result_.are_rules_whole && !Contains(kOfRules, finding.area);
       finding.fix = finding.FixNow();
       finding.ends = MayEnd(finding);
     }
@@ -445,8 +442,8 @@ class Inspection {
     has_failed_ = has_failed_ || !diagnosis.way.IsWhole();
     if (diagnosis.is_by_policy && !client_ && !question_.to) {
       AddNote(diagnosis.causes.front().text);
-    } else if (const std::optional<Finding> known = result_.FindCause();
-               are_rules_whole_ && (diagnosis.is_by_rule || !known)) {
+    } else if (!result_.Explains(diagnosis)) {
+      const std::optional<Finding> known = result_.FindCause();
       std::erase_if(diagnosis.causes, [&](const Finding& cause) {
         return known && !cause.fix.command.empty() && cause.fix == known->fix;
       });
@@ -485,7 +482,6 @@ class Inspection {
   const std::optional<Ip>& client_;
   causes::NodeFacts facts_{host_};
   causes::Planner planner_{facts_, question_.client_link};
-  bool are_rules_whole_ = true;
   bool has_failed_ = false;  // some probed connection was not answered
   FindingList beyond_;       // faults that probes of published ports cannot see
   Inspected result_;

@@ -221,6 +221,17 @@ const std::string& Attachment::Label(std::string_view name) const {
   return found != labels.end() ? found->second : kEmpty;
 }
 
+std::optional<Finding> Attachment::FindKilled() const {
+  if (state != State::kMaking && state != State::kLeaving) {
+    return std::nullopt;
+  }
+  return Finding{.area = Finding::Area::kRecord,
+                 .text = Format("{} of container '{}' was killed",
+                                state == State::kMaking ? "an ADD" : "a DEL",
+                                id.container_id),
+                 .fix = "nomad-bridge gc"};
+}
+
 const std::string& Attachment::Allocation() const {
   const std::string& allocation = Label(cni::kAllocation);
   return allocation.empty() ? id.container_id : allocation;

@@ -99,6 +99,8 @@ struct Attachment {
   [[nodiscard]] bool IsRecordLost() const {
     return state == State::kUnrecorded || state == State::kUnreadable;
   }
+  // If nobody holds the attachment's lock: returns that its ADD or DEL was killed; nullopt if not.
+  [[nodiscard]] std::optional<Finding> FindKilled() const;
   // Returns the allocation's id, or the container's id if there is no such label.
   [[nodiscard]] const std::string& Allocation() const;
   // "'9d01c7e4' (web/api)": the allocation with its job and group

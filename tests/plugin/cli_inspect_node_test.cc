@@ -33,20 +33,6 @@ class InspectOnNode : public CliWorld {
       "this node has no default route for IPv4: clients beyond its own networks get no answer";
 };
 
-// With them go the routes.
-TEST_F(InspectOnNode, BlamesAMissingNodeAddress) {
-  host().Must(Words("ip address flush dev uplink"));
-  const std::string says =
-      "this node has no address for IPv4: nobody beyond it reaches the port there; it had one when "
-      "the port was published";
-  EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/cause"), says);
-  EXPECT_THAT(RunLine("doctor ports.blocked"),
-              Exits(1, Out(AllOf(HasSubstr(says), HasSubstr("its addresses and routes again")))));
-  GiveAll();
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
-  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
-}
-
 // A link that is set down loses them, and all routes by a gateway.
 TEST_F(InspectOnNode, BlamesALostDefaultRouteOfTheNode) {
   SetUplinkDownAndUp();
@@ -70,18 +56,6 @@ TEST_F(InspectOnNode, NotesWhatTheNodeLackedBeforeTheAdd) {
   EXPECT_THAT(RunLine("inspect 8080"),
               Exits(0, Out(AllOf(HasSubstr(kNoRouteForIpv4), HasSubstr(Cat(kNoIpv6, "\n"))))));
   EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
-}
-
-TEST_F(InspectOnNode, BlamesAFullConntrackTable) {
-  std::ofstream("/run/count") << "100\n";
-  std::ofstream("/run/max") << "100\n";
-  const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
-  const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
-  const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
-  EXPECT_EQ(At(diagnosis, "/causes/0/what"),
-            "conntrack is full, 100 of 100: new connections are dropped");
-  host().Shell(At(diagnosis, "/causes/0/fix").get<std::string>());
-  EXPECT_THAT(RunLine("inspect 8080").out, Not(HasSubstr("fix:")));
 }
 
 TEST_F(InspectOnNode, PrintsACommonFixOnce) {

@@ -95,7 +95,7 @@ class Owners : public CliWorld {
         RunLine("inspect 8080"),
         Exits(0, Out(::testing::ContainsRegex(Cat("Note .*the frames of 'eth0' go to ", reader)))));
     EXPECT_THAT(RunLine("doctor ports.probe"),
-                Exits(0, Out(HasSubstr("4 published ports reached"))));
+                Exits(0, Out(HasSubstr("4 of 4 published ports reached"))));
     EXPECT_THAT(DoctorNow(), Exits(0, Out(HasSubstr("0 failures, 0 warnings, 3 ok\n"))));
     EXPECT_THAT(CheckNow(), Exits(0, Out(""), Err("")));
     EXPECT_EQ(DatagramsOfMachine(), received);

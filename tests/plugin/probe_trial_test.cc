@@ -337,7 +337,7 @@ INSTANTIATE_TEST_SUITE_P(
          "drops neighbour advertisements"},
         {"IptablesLegacy",
          "iptables-legacy -t mangle -I FORWARD -p tcp --dport 8080 -j DROP",
-         "dropped by rules that nf_tables does not show"},
+         "rules that nf_tables does not show drop packets"},
         {"RuleOfAVpn",
          kTrialVpn + "ip rule add lookup 52 priority 5270",
          "of the node's routing rules, 'from all lookup 52' comes first"},

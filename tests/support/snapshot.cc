@@ -143,10 +143,12 @@ void Snapshot::AddRuleset(const Node& node) {
           Cat(object.value("expr", json::array()).dump(), " ", object.value("comment", ""));
       continue;
     }
-    if (IsOfDrops(object.value("name", ""))) {
-      for (const char* const changing : {"elem", "packets", "bytes"}) {
+    if (kind == "counter") {
+      for (const char* const changing : {"packets", "bytes", "comment"}) {
         object.erase(changing);
       }
+    } else if (IsOfDrops(object.value("name", ""))) {
+      object.erase("elem");
     }
     for (const json& element : object.value("elem", json::array())) {
       const std::string text = WithoutHash(element.dump());
