@@ -8,7 +8,6 @@
 //             kReferenceDirectory.
 #pragma once
 
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

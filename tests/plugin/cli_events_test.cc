@@ -59,7 +59,8 @@ TEST_F(Events, CountOnceIfTheAddIsKilled) {
   std::uint64_t count = 0;
   bool is_killed = true;
   for (int nth = FirstPoint(); is_killed && !HasFailure(); nth += PointStep()) {
-    is_killed = RunPluginKilledAt(nth, "ADD", Config({{"mtu", 12}}), Billing()).killed;
+    const Command add = PluginCommand("ADD", Config({{"mtu", 12}}).dump(), Billing());
+    is_killed = RunKilledAt(add, nth).killed;
     const std::uint64_t counted = RefusedFor(7);
     EXPECT_LE(counted, count + 1) << "killed at call " << nth;
     EXPECT_GE(counted, is_killed ? count : count + 1) << "killed at call " << nth;

@@ -9,7 +9,6 @@
 
 #include "tests/plugin/repair_sweep.h"
 #include "tests/support/refusal.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -174,17 +173,12 @@ TEST_F(DelChild, DoesNotHideALinkThatWasNotDeleted) {
 // Behind the reference's bridge: behind ours, the DEL of bridge removes everything.
 class NamedDelChild : public DelChild, public ::testing::WithParamInterface<const char*> {
  protected:
-  NamedDelChild() {
-    MustDelFrom(network_,
-                MustAdd(network_, {.container_id = "first", .netns = container().path()}));
-  }
+  NamedDelChild() { MustDelFrom(network_, MustAdd(network_, As("first", container()))); }
 
   // DEL of the list, up to the plugin whose child is looked at.
   Command AttachForDelOf(const std::string& name) {
-    const Attached attached = MustAdd(network_,
-                                      {.container_id = "alloc-1",
-                                       .netns = container().path(),
-                                       .port_mappings = {Port(8080, 80)}});
+    const Attached attached =
+        MustAdd(network_, WithPorts("alloc-1", container(), {Port(8080, 80)}));
     const json& plugins = network_.list["plugins"];
     std::size_t index = plugins.size();
     while (plugins[--index]["type"] != name) {

@@ -2,8 +2,6 @@
 
 #include <iterator>
 
-#include "tests/support/runtime.h"
-
 namespace nomad_bridge::test {
 
 TEST_P(GcOfForeignAttachments, KeepsTheLeaseOfALivingContainer) {
@@ -15,7 +13,7 @@ TEST_P(GcOfForeignAttachments, KeepsTheLeaseOfALivingContainer) {
   std::vector<json> plugins = {plugin};
   std::ranges::copy(GetParam().behind_it, std::back_inserter(plugins));
   const Network network{.list = ListOf(plugins, "nomad"), .path = kReferenceDirectory};
-  const Attached living = MustAdd(network, {.container_id = "living", .netns = other.path()});
+  const Attached living = MustAdd(network, As("living", other));
   const std::string accepted = host().Must(Words("iptables -S CNI-FORWARD"));
   const std::string lease = AddressOf(living.result);
 
@@ -40,8 +38,7 @@ TEST_P(GcOfRecordedAttachments, KeepsTheAttachmentOfALivingContainerWithoutAPath
   plugin["ipam"] = {
       {"type", "host-local"}, {"subnet", "172.26.70.0/30"}, {"dataDir", "/var/run/cni"}};
   const Network network{.list = ListOf({plugin}, "nomad"), .path = MixedPath({"host-local"})};
-  const std::string lease =
-      AddressOf(MustAdd(network, {.container_id = "living", .netns = other.path()}).result);
+  const std::string lease = AddressOf(MustAdd(network, As("living", other)).result);
   ASSERT_TRUE(HasRecord("living"));
   std::optional<Process> inside;
   other.Do([&] {
@@ -52,7 +49,7 @@ TEST_P(GcOfRecordedAttachments, KeepsTheAttachmentOfALivingContainerWithoutAPath
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
   EXPECT_THAT(RunLine("doctor records leases").out,
               AllOf(HasSubstr("1 of 1 in use"), HasSubstr("1 failure, 0 warnings")));
-  Attached late{.container_id = "late", .netns = AddContainer("late").path()};
+  Attached late = As("late", AddContainer("late"));
   EXPECT_THAT(AddTo(network, late), Fails(101)) << "its range has one address";
 
   inside.reset();

@@ -227,10 +227,8 @@ class Interleaving : public SweepWorld, public ::testing::WithParamInterface<Row
   bool was_prepared_ = false;
   Node& other_container_ = AddContainer("other");
   // With a result as long as they are attached.
-  Attached one_{.container_id = "alloc-1",
-                .netns = container().path(),
-                .port_mappings = {Port(8080, 80)}};
-  Attached other_{.container_id = "other", .netns = other_container_.path()};
+  Attached one_ = WithPorts("alloc-1", container(), {Port(8080, 80)});
+  Attached other_ = As("other", other_container_);
   json any_result_;  // for a CHECK of what is not attached
 };
 

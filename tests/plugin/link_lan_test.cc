@@ -1,7 +1,6 @@
 // A bridge that is the node's own: its way to the LAN, with its address and its default route.
 #include "tests/plugin/lan_world.h"
 #include "tests/support/router_advertisement.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -51,7 +50,7 @@ TEST_F(LanBridge, DoesNotChangeMasqueradingWithAnotherPluginsLinkEither) {
 
   MustAdd({.list = ListOf({interface, firewall, PortmapEntry()}, "lan"),
            .path = MixedPath({"firewall", "portmap"})},
-          {.container_id = "other", .netns = other_.path(), .port_mappings = {Port(8080, 80)}});
+          WithPorts("other", other_, {Port(8080, 80)}));
   ExpectSeenAs(container(), kHostIp4, kHostIp6);
 }
 
@@ -138,7 +137,7 @@ TEST_F(LanBridge, IsOutsideOfOtherNetworksEvenWithAnotherPlugin) {
                                          {"ipam", config.at("ipam")}},
                                         {{"type", "firewall"}}}),
                         .path = MixedPath({"firewall"})};
-  MustAdd(network, {.container_id = "other", .netns = other_.path()});
+  MustAdd(network, As("other", other_));
   EXPECT_THAT(Elements("bridges").dump(), HasSubstr("\"lan\""));
   EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("\"lan\"")));
   ExpectSeenAs(container(), kHostIp4, kHostIp6);

@@ -1,5 +1,4 @@
 // Each reference name by itself: what it prints, returns and leaves behind.
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -19,7 +18,7 @@ class ReferenceName : public World {
     plugin.update(more);
     return plugin;
   }
-  Attached Container() { return {.container_id = "c1", .netns = container().path()}; }
+  Attached Container() { return As("c1", container()); }
 };
 
 class EveryName : public ReferenceName, public ::testing::WithParamInterface<const char*> {};
@@ -142,7 +141,7 @@ TEST_F(ReferenceName, HostLocalGivesTheSameAddressAgainAndAStaleOneWhenFull) {
   const Network network =
       Only({{"type", "host-local"}, {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}});
   Node& doomed = AddContainer("doomed");
-  const Attached first = MustAdd(network, {.container_id = "first", .netns = doomed.path()});
+  const Attached first = MustAdd(network, As("first", doomed));
   EXPECT_EQ(MustAdd(network, first).result, first.result);
   Attached second = Container();
   EXPECT_EQ(ErrorCode(AddTo(network, second)), 101);
@@ -270,7 +269,7 @@ TEST_F(ReferenceName, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
       Only(Bridge({{"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}}));
   MustAdd(network, Container());
   host().Must({"touch", "-d", "-30 days", "/var/lib/cni/networks/net/10.7.0.2"});
-  Attached second{.container_id = "c2", .netns = AddContainer("second").path()};
+  Attached second = As("c2", AddContainer("second"));
   EXPECT_EQ(ErrorCode(AddTo(network, second)), 101);
   EXPECT_TRUE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
 }

@@ -1,7 +1,6 @@
 // The same lists by the reference plugins and by ours, one after the other in the same world:
 // results compared as JSON (generated names, MACs and order aside), then who reaches whom. What
 // differs on purpose is in docs/differences.md.
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -103,8 +102,8 @@ class OursAndTheReference : public World, public ::testing::WithParamInterface<C
     const Network network = NetworkOf(GetParam(), path);
     Node& a = AddContainer(Cat("a", ++lives_));
     Node& b = AddContainer(Cat("b", lives_));
-    Attached first{.container_id = "a", .netns = a.path(), .port_mappings = {Port(8080, 80)}};
-    Attached second{.container_id = "b", .netns = b.path()};
+    Attached first = WithPorts("a", a, {Port(8080, 80)});
+    Attached second = As("b", b);
     std::map<std::string, std::string> facts;
     facts["add a"] = Cat(AddTo(network, first).exit_code);
     if (!GetParam().alone) {

@@ -1,6 +1,5 @@
 // The five reference names as Nomad runs them: one attachment, made and removed by four processes.
 
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -13,10 +12,8 @@ class ListOfReferenceNames : public World {
   }
 
   Attached Allocation(const std::string& id, const Node& container, int port = 8080) {
-    return {.container_id = id,
-            .netns = container.path(),
-            .port_mappings = {Port(port, 80, "tcp"), Port(port, 80, "udp")},
-            .args = NomadArgs("billing", id)};
+    return WithPorts(
+        id, container, {Port(port, 80), Port(port, 80, "udp")}, NomadArgs("billing", id));
   }
 
   // What every first attachment on a node leaves by design is there.

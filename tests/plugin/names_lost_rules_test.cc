@@ -19,9 +19,7 @@ class LostReferenceRules : public MovingWorld, public ::testing::WithParamInterf
  protected:
   // Publishes `port` by TCP and the one after it by UDP.
   static Attached Allocation(const std::string& id, const Node& container, int port) {
-    return {.container_id = id,
-            .netns = container.path(),
-            .port_mappings = {Port(port, 80), Port(port + 1, 53, "udp")}};
+    return WithPorts(id, container, {Port(port, 80), Port(port + 1, 53, "udp")});
   }
 
   std::string Rules() { return List("nat") + List("filter"); }

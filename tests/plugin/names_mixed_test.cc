@@ -1,6 +1,5 @@
 // Ours and the reference plugins in one list: each does its part on what the other has made.
 #include "tests/support/refusal.h"
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -30,7 +29,7 @@ class MixedWorld : public World {
   }
 
   static Attached Container(const std::string& id, const Node& node, int port) {
-    return {.container_id = id, .netns = node.path(), .port_mappings = {Port(port, 80)}};
+    return WithPorts(id, node, {Port(port, 80)});
   }
   // What the first attachment on a node leaves behind by design is there.
   void UseOnce(const Network& network) {

@@ -10,7 +10,7 @@ constexpr const char* kMoved = "5f3c1a2b-0000-4000-8000-000000000001";
 class ReferenceAttachment : public MovingWorld {
  protected:
   static Attached Allocation(const std::string& id, const Node& container, int port) {
-    return {.container_id = id, .netns = container.path(), .port_mappings = {Port(port, 80)}};
+    return WithPorts(id, container, {Port(port, 80)});
   }
 
   std::string Iptables() { return host().Must({"iptables-save"}); }
@@ -64,11 +64,11 @@ TEST_F(ReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
 // What an operator asks for after `install -replace`.
 TEST_F(ReferenceAttachment, IsListedWhileItRuns) {
   list_["plugins"][1]["ipam"]["ranges"].push_back({{{"subnet", "fd00:26::/64"}}});
-  const Attached old = MustAdd(
-      Theirs(),
-      {.container_id = kMoved,
-       .netns = container().path(),
-       .port_mappings = {Port(7070, 80), Port(7070, 80, "udp"), Port(9090, 90, "tcp", kHostIp4)}});
+  const Attached old =
+      MustAdd(Theirs(),
+              WithPorts(kMoved,
+                        container(),
+                        {Port(7070, 80), Port(7070, 80, "udp"), Port(9090, 90, "tcp", kHostIp4)}));
   Node& gone = AddContainer("gone");
   MustAdd(Theirs(), Allocation("gone", gone, 7171));
   KillContainer(gone);
@@ -219,8 +219,7 @@ table ip cni_hostport {
 TEST_F(ReferenceAttachment, IsListedWithThePortsOfItsNftablesRules) {
   json list = list_;
   list["plugins"].erase(3);
-  MustAdd({.list = list, .path = kReferenceDirectory},
-          {.container_id = "old", .netns = container().path()});
+  MustAdd({.list = list, .path = kReferenceDirectory}, As("old", container()));
   host().Nft(R"(
 table ip cni_hostport {
   chain hostports {
@@ -238,7 +237,7 @@ table ip cni_hostport {
 TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurDel) {
   host().Nft(kOfNftablesBackends);
 
-  MustDelFrom(Ours(), {.container_id = "old", .netns = container().path()});
+  MustDelFrom(Ours(), As("old", container()));
 
   const std::string ruleset = host().Must({"nft", "list", "ruleset"});
   EXPECT_THAT(ruleset, Not(HasSubstr("old")));
@@ -248,7 +247,7 @@ TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurDel) {
 
 TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurNextAdd) {
   host().Nft(kOfNftablesBackends);
-  MustAdd(Ours(), {.container_id = "old", .netns = container().path()});
+  MustAdd(Ours(), As("old", container()));
   const std::string ruleset = host().Must({"nft", "list", "ruleset"});
   EXPECT_THAT(ruleset, Not(HasSubstr("10.9.0.5")));
   EXPECT_THAT(ruleset, HasSubstr("10.9.0.6"));

@@ -2,7 +2,6 @@
 // Nomad's own list before the move; our plugins run it after the move.
 #pragma once
 
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

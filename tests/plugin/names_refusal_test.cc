@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 
 #include "tests/support/refusal.h"
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -59,10 +58,10 @@ class RefusedName : public World,
   }
 
   const Network network_ = ByOurs(Conflist("nomad_builtin_bridge"));
-  const Attached allocation_{.container_id = "alloc-1",
-                             .netns = container().path(),
-                             .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
-                             .args = NomadArgs("billing", "alloc-1")};
+  const Attached allocation_ = WithPorts("alloc-1",
+                                         container(),
+                                         {Port(8080, 80), Port(8053, 53, "udp")},
+                                         NomadArgs("billing", "alloc-1"));
 };
 
 TEST_P(RefusedName, LeavesWhatEarlierPluginsMade) {
@@ -89,8 +88,7 @@ class RefusedRetry : public World {};
 // Behind a foreign interface there is nothing but portmap's part, which an ADD replaces.
 TEST_F(RefusedRetry, LeavesNoEmptyRecord) {
   const Network network = ByOurs(ListOf({PortmapEntry()}));
-  const Attached attached{
-      .container_id = "c1", .netns = container().path(), .port_mappings = {Port(8080, 80, "tcp")}};
+  const Attached attached = WithPorts("c1", container(), {Port(8080, 80)});
   const json before = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.9.0.2/24"}}}}};
   const std::string record = "/run/nomad-bridge/net/c1@eth0.json";
 

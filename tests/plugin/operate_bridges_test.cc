@@ -1,6 +1,5 @@
 // Bridges of ours that somebody else changes: a stray port, another name, a small MTU.
 #include "tests/plugin/cli_world.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -273,7 +272,7 @@ TEST_F(Bridges, AreNotCreatedWithoutAGateway) {
   std::ofstream("/run/etc/nomad.d/client.hcl") << R"(client { cni_config_dir = "/run/lists" })";
   const Mounted etc({"--bind", "/run/etc"}, "/etc");
   const Network lan = ByOurs(json::parse(FindFile("/run/lists/lan.conflist").value()));
-  Attached allocation{.container_id = "lan-1", .netns = container().path()};
+  Attached allocation = As("lan-1", container());
   const std::string missing =
       "bridge 'br0' of network 'lan' is missing, and is not created, as 'isGateway' is false";
   const Snapshot before = TakeSnapshot();
@@ -319,7 +318,7 @@ TEST_F(Bridges, AreCreatedWithoutAGatewayUnderTheReferenceName) {
                        {"bridge", "br0"},
                        {"isGateway", false},
                        {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/24"}}}};
-  MustAdd(ByOurs(ListOf({config}, "lan")), {.container_id = "lan-1", .netns = container().path()});
+  MustAdd(ByOurs(ListOf({config}, "lan")), As("lan-1", container()));
   EXPECT_TRUE(HasInterface(host(), "br0"));
 }
 

@@ -4,7 +4,6 @@
 #include "tests/plugin/cli_world.h"
 #include "tests/support/mounted.h"
 #include "tests/support/rules_lock.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -155,8 +154,7 @@ TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
                          {"dataDir", "/var/run/cni"}}}};
   const Network theirs{.list = ListOf({bridge, {{"type", "firewall"}}, PortmapEntry()}, "nomad"),
                        .path = kReferenceDirectory};
-  MustAdd(theirs,
-          {.container_id = "next", .netns = container().path(), .port_mappings = {Port(8080, 80)}});
+  MustAdd(theirs, WithPorts("next", container(), {Port(8080, 80)}));
   Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "next");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "next");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));

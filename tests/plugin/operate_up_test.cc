@@ -1,7 +1,6 @@
 // nomad-bridge up: what the allocations of a network share is there before the first of them.
 #include "tests/plugin/cli_world.h"
 #include "tests/support/mounted.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {

@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "tests/plugin/pages_world.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {

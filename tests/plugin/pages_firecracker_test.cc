@@ -2,7 +2,6 @@
 // NOMAD_BRIDGE_TC_REDIRECT_TAP, by the file of that name; else by the stand-in.
 #include "tests/plugin/pages_world.h"
 #include "tests/support/carrier.h"
-#include "tests/support/runtime.h"
 #include "tests/support/tc_redirect_tap.h"
 
 namespace nomad_bridge::test {
@@ -114,12 +113,12 @@ TEST_F(Firecracker, ChainIsCheckedAndLeavesNothing) {
   const Network network{.list = Example("firecracker"), .path = "/opt/cni/bin"};
   const Attached machine =
       MustAdd(network,
-              {.container_id = kMachine,
-               .netns = container().path(),
-               .port_mappings = {Port(8080, 80)},
-               .args = Cat("IgnoreUnknown=true;TC_REDIRECT_TAP_NAME=vm0;TC_REDIRECT_TAP_UID=0;",
-                           "TC_REDIRECT_TAP_GID=0;",
-                           NomadArgs("microvm", kMachine))});
+              WithPorts(kMachine,
+                        container(),
+                        {Port(8080, 80)},
+                        Cat("IgnoreUnknown=true;TC_REDIRECT_TAP_NAME=vm0;TC_REDIRECT_TAP_UID=0;",
+                            "TC_REDIRECT_TAP_GID=0;",
+                            NomadArgs("microvm", kMachine))));
 
   ExpectTap(container(), "vm0");
   const json& interfaces = machine.result.at("interfaces");

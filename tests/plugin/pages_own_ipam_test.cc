@@ -2,7 +2,6 @@
 #include <csignal>
 
 #include "tests/plugin/pages_world.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -29,9 +28,7 @@ class OwnIpam : public TypedPage {
     const std::string id = Must(InShell("nomad-bridge list -q job=web-own-ipam"));
     return id.substr(0, id.find('\n'));
   }
-  [[nodiscard]] Attached Other() {
-    return {.container_id = "other", .netns = container().path(), .args = "IgnoreUnknown=1"};
-  }
+  [[nodiscard]] Attached Other() { return As("other", container(), "IgnoreUnknown=1"); }
   // The plugin of the page, with a command before it and one behind it.
   static void Wrap(const std::string& before, const std::string& behind) {
     WriteProgram(kPlugin,
@@ -118,14 +115,14 @@ TEST_F(OwnIpam, ReleasesTheAddressOfAKilledAdd) {
 
 TEST_F(OwnIpam, ReleasesTheAddressOfAnEndedAllocation) {
   Node& doomed = AddContainer("doomed");
-  MustAdd(network_, {.container_id = "doomed", .netns = doomed.path()});
+  MustAdd(network_, As("doomed", doomed));
   KillContainer(doomed);
   Must(InShell("nomad-bridge gc"));
   EXPECT_EQ(Pool().size(), 1U);
 
   // By an ADD that gets its address.
   Node& second = AddContainer("second");
-  MustAdd(network_, {.container_id = "second", .netns = second.path()});
+  MustAdd(network_, As("second", second));
   KillContainer(second);
   fs::remove("/run/own-ipam/172.27.16.3");
   const Attached other = MustAdd(network_, Other());

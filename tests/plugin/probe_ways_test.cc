@@ -2,7 +2,6 @@
 // kinds of clients, both families, both settings of br_netfilter.
 #include "tests/plugin/lan_world.h"
 #include "tests/plugin/probe_world.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -309,8 +308,7 @@ TEST_F(ProbeWays, PassWithTheReferencePortmapBehindUs) {
   const json ours = {{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}};
   const Network network{.list = ListOf({ours, PortmapEntry()}, "nomad"),
                         .path = MixedPath({"nomad-bridge"})};
-  MustAdd(network,
-          {.container_id = "other", .netns = other.path(), .port_mappings = {Port(8083, 80)}});
+  MustAdd(network, WithPorts("other", other, {Port(8083, 80)}));
   Serve(other, Protocol::kTcp, {"0.0.0.0"}, 80, "other");
   ASSERT_THAT(host().Must(Words("iptables-save -t nat")), HasSubstr("CNI-DN-"));
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8083), "other");

@@ -2,7 +2,6 @@
 // stand-ins for consul-cni and tc-redirect-tap, and the IPAM plugin of examples/.
 #pragma once
 
-#include "tests/support/runtime.h"
 #include "tests/support/tc_redirect_tap.h"
 #include "tests/support/world.h"
 
@@ -42,10 +41,7 @@ class Recipe : public World {
                              const Node& node,
                              const std::vector<json>& ports = {},
                              const std::string& args = "") {
-    return {.container_id = job,
-            .netns = node.path(),
-            .port_mappings = ports,
-            .args = Cat("IgnoreUnknown=true;", args, NomadArgs(job, job))};
+    return WithPorts(job, node, ports, Cat("IgnoreUnknown=true;", args, NomadArgs(job, job)));
   }
 };
 

@@ -13,7 +13,8 @@ class KillingWorld : public SweepWorld {
     constexpr int kFewest = 15;  // any command of ours makes more calls that can be seen
     for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
       victim.prepare();
-      const Killing killing = RunPluginKilledAt(nth, victim.verb, victim.config);
+      const Killing killing = 
+          RunKilledAt(PluginCommand(victim.verb, victim.config.dump()), nth);
       if (!killing.killed) {
         EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;
         EXPECT_GT(killing.calls, kFewest);
@@ -119,7 +120,8 @@ TEST_F(KilledAdd, ReleasesItsAddressInAFullPoolOnceItsNamespaceHasEnded) {
   int containers = 0;
   for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
     Node& doomed = AddContainer(Cat("doomed", ++containers));
-    const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", doomed));
+    const Killing killing = 
+        RunKilledAt(PluginCommand("ADD", config.dump(), As("doomed", doomed)), nth);
     SCOPED_TRACE(Cat("killed at call ", nth));
     KillContainer(doomed);
     Outcome add;

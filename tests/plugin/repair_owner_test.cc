@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "tests/support/refusal.h"
-#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -97,7 +96,7 @@ TEST_F(OwnedPort, IsKeptByAnOwnerBehindAnotherPluginWithoutARecord) {
                       {"dataDir", "/run/leases"},
                       {"routes", {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}}}}}};
   MustAdd({.list = ListOf({ptp, PortmapEntry()}, "other"), .path = MixedPath({"portmap"})},
-          {.container_id = "other", .netns = other.path(), .port_mappings = {Port(9090, 80)}});
+          WithPorts("other", other, {Port(9090, 80)}));
   EnsureFileGone("/run/nomad-bridge/other/other@eth0.json");
   const json config = Publish({Port(9090, 80)});
 

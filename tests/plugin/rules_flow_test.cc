@@ -194,7 +194,7 @@ TEST_F(Flows, CostNoExtraCallsForManyPorts) {
     for (int port = 10'000; port < 10'200; ++port) {
       ports.push_back(Port(port, 80, protocol));
     }
-    const Killing added = RunPluginKilledAt(0, "ADD", Publish(ports, DualStack()));
+    const Killing added = RunKilledAt(PluginCommand("ADD", Publish(ports, DualStack()).dump()), 0);
     EXPECT_EQ(added.outcome.exit_code, 0) << added.outcome;
     return added.calls;
   };

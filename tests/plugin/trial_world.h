@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tests/plugin/policy_world.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 

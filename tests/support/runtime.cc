@@ -34,6 +34,29 @@ json ConfigOf(const json& list, std::size_t index, const Attached& attached, con
 
 }  // namespace
 
+Attached::operator Variables() const {
+  Variables variables = {
+      {"CNI_CONTAINERID", container_id}, {"CNI_NETNS", netns}, {"CNI_IFNAME", ifname}};
+  if (!args.empty()) {
+    variables["CNI_ARGS"] = args;
+  }
+  return variables;
+}
+
+Command CniCommand(const std::string& program,
+                   const std::string& verb,
+                   std::string input,
+                   Variables variables) {
+  variables.insert(
+      {{"CNI_COMMAND", verb},
+       {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"},
+       {"ASAN_OPTIONS", LeakChecks(Cat(program.substr(program.rfind('/') + 1), ' ', verb))}});
+  return {.argv = {program},
+          .input = std::move(input),
+          .variables = std::move(variables),
+          .inherits_environment = false};
+}
+
 json Conflist(const std::string& name) {
   return json::parse(ReadFixture(Cat("conf/", name, ".conflist")));
 }
@@ -79,18 +102,14 @@ Command EntryCommand(const std::string& verb,
                      std::size_t index,
                      const Attached& attached,
                      const json& prev_result) {
-  const std::string type = network.list.at("plugins").at(index).at("type");
-  return {.argv = {Find(network.path, type)},
-          .input = ConfigOf(network.list, index, attached, prev_result).dump(),
-          .variables = {{"CNI_COMMAND", verb},
-                        {"CNI_CONTAINERID", attached.container_id},
-                        {"CNI_NETNS", attached.netns},
-                        {"CNI_IFNAME", attached.ifname},
-                        {"CNI_ARGS", verb == "DEL" ? "" : attached.args},
-                        {"CNI_PATH", network.path},
-                        {"ASAN_OPTIONS", LeakChecks(Cat(type, ' ', verb))},
-                        {"PATH", network.program_path}},
-          .inherits_environment = false};
+  Variables variables = attached;
+  variables["CNI_ARGS"] = verb == "DEL" ? "" : attached.args;
+  variables["CNI_PATH"] = network.path;
+  variables["PATH"] = network.program_path;
+  return CniCommand(Find(network.path, network.list.at("plugins").at(index).at("type")),
+                    verb,
+                    ConfigOf(network.list, index, attached, prev_result).dump(),
+                    std::move(variables));
 }
 
 Outcome RunEntry(const std::string& verb,

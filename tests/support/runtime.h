@@ -35,7 +35,17 @@ struct Attached {
   std::string args = {};
   std::string ifname = "eth0";
   json result = {};  // of ADD; null before
+
+  // The variables that name it to a plugin. Empty `args` are left out.
+  operator Variables() const;
 };
+
+// Returns the command that runs the plugin `program`, as a runtime does: with CNI_COMMAND=`verb`,
+// `variables`, a PATH if they have none, and nothing else of our own environment.
+[[nodiscard]] Command CniCommand(const std::string& program,
+                                 const std::string& verb,
+                                 std::string input,
+                                 Variables variables);
 
 // fixtures/conf/<name>.conflist
 [[nodiscard]] json Conflist(const std::string& name);

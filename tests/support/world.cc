@@ -2,12 +2,9 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <unistd.h>
 
 namespace nomad_bridge::test {
 namespace {
-
-constexpr const char* kBinDirectory = "/run/cni-bin";
 
 // Sets up one end of the cable between host and outside, and lo. Uses one process of ip(8) for
 // several commands, because some thousand cases make a world each.
@@ -84,39 +81,32 @@ void World::KillContainer(Node& container) {
   }
 }
 
-Variables World::As(const std::string& container_id,
-                    const Node& container,
-                    const std::string& args) {
-  Variables variables = {{"CNI_CONTAINERID", container_id}, {"CNI_NETNS", container.path()}};
-  if (!args.empty()) {
-    variables["CNI_ARGS"] = args;
-  }
-  return variables;
+Attached World::As(const std::string& container_id,
+                   const Node& container,
+                   const std::string& args) {
+  return {.container_id = container_id, .netns = container.path(), .args = args};
+}
+
+Attached World::WithPorts(const std::string& container_id,
+                          const Node& container,
+                          const std::vector<json>& ports,
+                          const std::string& args) {
+  return {.container_id = container_id,
+          .netns = container.path(),
+          .port_mappings = ports,
+          .args = args};
 }
 
 Command World::PluginCommand(const std::string& verb,
                              const std::string& input,
-                             const Variables& variables,
+                             Variables variables,
                              const std::string& name) {
-  EnsureDirectory(kBinDirectory);
-  const std::string path = Cat(kBinDirectory, "/", name);
-  if (::symlink(BinaryUnderTest().c_str(), path.c_str()) != 0 && errno != EEXIST) {
-    throw ErrnoError(Code::kIo, Cat("cannot link ", path));
-  }
-  Command command{.argv = {path},
-                  .input = input,
-                  .variables = {{"CNI_COMMAND", verb},
-                                {"CNI_CONTAINERID", "alloc-1"},
-                                {"CNI_NETNS", container().path()},
-                                {"CNI_IFNAME", "eth0"},
-                                {"CNI_PATH", kBinDirectory},
-                                {"ASAN_OPTIONS", LeakChecks(Cat(name, ' ', verb))},
-                                {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}},
-                  .inherits_environment = false};
-  for (const auto& [variable, value] : variables) {
-    command.variables[variable] = value;
-  }
-  return command;
+  const std::string directory = OurDirectory();
+  variables.insert({{"CNI_CONTAINERID", "alloc-1"},
+                    {"CNI_NETNS", container().path()},
+                    {"CNI_IFNAME", "eth0"},
+                    {"CNI_PATH", directory}});
+  return CniCommand(Cat(directory, '/', name), verb, input, std::move(variables));
 }
 
 Outcome World::RunPlugin(const std::string& verb,
@@ -138,13 +128,6 @@ Process World::StartPlugin(const std::string& verb,
                            const json& config,
                            const Variables& variables) {
   return Process::Start(PluginCommand(verb, config.dump(), variables));
-}
-
-Killing World::RunPluginKilledAt(int nth,
-                                 const std::string& verb,
-                                 const json& config,
-                                 const Variables& variables) {
-  return RunKilledAt(PluginCommand(verb, config.dump(), variables), nth);
 }
 
 Outcome World::MustRun(const std::string& verb, const json& config, const Variables& variables) {

@@ -24,6 +24,7 @@
 #include "tests/support/node.h"
 #include "tests/support/process.h"
 #include "tests/support/running_firewall.h"
+#include "tests/support/runtime.h"
 #include "tests/support/snapshot.h"
 #include "tests/support/soon.h"
 #include "tests/support/sweep.h"
@@ -71,19 +72,14 @@ class World : public ::testing::Test {
   [[nodiscard]] Outcome RunPlugin(const std::string& verb,
                                   const json& config,
                                   const Variables& variables = {});
-  // Like RunPlugin(), but StartPlugin() does not wait, and RunPluginKilledAt() kills the plugin at
-  // its N-th system call (killing.h).
+  // Like RunPlugin(), but does not wait.
   [[nodiscard]] Process StartPlugin(const std::string& verb,
                                     const json& config,
                                     const Variables& variables = {});
-  [[nodiscard]] Killing RunPluginKilledAt(int nth,
-                                          const std::string& verb,
-                                          const json& config,
-                                          const Variables& variables = {});
   // Returns the command that RunPlugin() runs, for a test that changes it.
   [[nodiscard]] Command PluginCommand(const std::string& verb,
                                       const std::string& input,
-                                      const Variables& variables = {},
+                                      Variables variables = {},
                                       const std::string& name = "nomad-bridge");
 
   // Run commands that must succeed; throw with what was printed if they fail. Attach() returns
@@ -106,10 +102,15 @@ class World : public ::testing::Test {
   // Like UseOnce(), with both families and a port, for a container of its own.
   void WarmUp();
 
-  // The variables of another attachment: container id, namespace and CNI_ARGS.
-  [[nodiscard]] static Variables As(const std::string& container_id,
-                                    const Node& container,
-                                    const std::string& args = "");
+  // Another attachment, for a plugin (its variables) or a list of plugins (runtime.h). As() has no
+  // ports.
+  [[nodiscard]] static Attached As(const std::string& container_id,
+                                   const Node& container,
+                                   const std::string& args = "");
+  [[nodiscard]] static Attached WithPorts(const std::string& container_id,
+                                          const Node& container,
+                                          const std::vector<json>& ports,
+                                          const std::string& args = "");
 
   // The variables of GC and STATUS, which have no container.
   static inline const Variables kNoContainer = {{"CNI_CONTAINERID", std::nullopt},
