@@ -57,15 +57,16 @@ TEST_F(Events, CountRepairsByArea) {
 
 TEST_F(Events, CountOnceIfTheAddIsKilled) {
   std::uint64_t count = 0;
-  bool is_killed = true;
-  for (int nth = FirstPoint(); is_killed && !HasFailure(); nth += PointStep()) {
-    const Command add = PluginCommand("ADD", Config({{"mtu", 12}}).dump(), Billing());
-    is_killed = RunKilledAt(add, nth).killed;
-    const std::uint64_t counted = RefusedFor(7);
-    EXPECT_LE(counted, count + 1) << "killed at call " << nth;
-    EXPECT_GE(counted, is_killed ? count : count + 1) << "killed at call " << nth;
-    count = counted;
-  }
+  KillAtEachPoint(
+      [&] {
+        return PluginCommand("ADD", Config({{"mtu", 12}}).dump(), Billing());
+      },
+      [&](const Killing& add) {
+        const std::uint64_t counted = RefusedFor(7);
+        EXPECT_LE(counted, count + 1);
+        EXPECT_GE(counted, add.killed ? count : count + 1);
+        count = counted;
+      });
   EXPECT_GT(count, 0U) << "no sweep";
 }
 

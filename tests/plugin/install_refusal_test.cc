@@ -1,7 +1,6 @@
 // nomad-bridge install DIR where something is in its way: files that are not ours, a kill, a full
 // or read-only disk, others that install at the same time.
 #include "tests/plugin/install_world.h"
-#include "tests/support/killing.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -88,18 +87,16 @@ class KilledInstall : public Install {
 };
 
 TEST_F(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
-  const Command command = Line({"install", kDirectory, "-replace"});
-  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
-    SCOPED_TRACE(Cat("killed at call ", nth));
+  const auto begin = [&] {
     fs::remove_all(kDirectory);
     Write("nomad-bridge", kOlder);
     Write("bridge", kReferencePlugin);
     Write("loopback", kOlder);
-
-    const Killing killing = RunKilledAt(command, nth);
-
+    return Line({"install", kDirectory, "-replace"});
+  };
+  KillAtEachPoint(begin, [&](const Killing& install) {
     EXPECT_EQ(Codes(), "0 0 0 ");
-    if (!killing.killed) {
+    if (!install.killed) {
       ExpectInstalled();
       return;
     }
@@ -108,7 +105,7 @@ TEST_F(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
     EXPECT_EQ(Content("nomad-bridge"), Built());
     EXPECT_EQ(fs::read_symlink(Path("bridge")), "nomad-bridge");
     EXPECT_EQ(fs::read_symlink(Path("loopback")), "nomad-bridge");
-  }
+  });
 }
 
 // ---- what it cannot do

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 
 #include "tests/plugin/gc_world.h"
-#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -231,8 +230,7 @@ TEST_F(GcLine, LooksForLeasesAlsoOfANetworkWithoutRecords) {
              {{"type", "host-local"}, {"subnet", "10.8.0.0/24"}, {"dataDir", "/var/run/cni"}}}}},
           "other"),
       .path = kReferenceDirectory};
-  const std::string lease =
-      AddressOf(MustAdd(network, {.container_id = "living", .netns = other.path()}).result);
+  const std::string lease = AddressOf(MustAdd(network, As("living", other)).result);
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
   EXPECT_THAT(Leased("/var/run/cni/other"), ElementsAre(lease));
   other.Kill();
@@ -253,26 +251,6 @@ TEST_F(GcLine, TakesNoAddressThatAStrangerClaimsForUsed) {
   container().Must(Words("ip address add 172.26.64.3/32 dev eth0"));
   ASSERT_TRUE(Ping(host(), "172.26.64.3"));
   EXPECT_EQ(AddressOf(Attach(config, As("second", AddContainer("second")))), "172.26.64.3");
-}
-
-class KilledGc : public GcLine {};
-
-TEST_F(KilledGc, IsCompletedByTheNextOne) {
-  UseAll();
-  const Snapshot before = TakeHostSnapshot();
-  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
-    Node& doomed = AddContainer(Cat("doomed-", nth));
-    Attach(Publish({Port(9090, 90)}), As("doomed", doomed));
-    KillContainer(doomed);
-    const Killing killing = RunKilledAt(Line({"gc"}), nth);
-    SCOPED_TRACE(Cat("killed at call ", nth));
-    EXPECT_THAT(RunLine("gc"), Exits(0));
-    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-    if (!killing.killed) {
-      break;
-    }
-  }
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }
 
 }  // namespace

@@ -325,26 +325,5 @@ TEST_F(Reconcile, ExitsTwoWithoutRoot) {
   }
 }
 
-// ---- kill -9 at every system call
-
-class KilledReconcile : public Reconcile {};
-
-TEST_F(KilledReconcile, IsCompletedByTheNextOne) {
-  AttachAll();
-  const Snapshot before = TakeHostSnapshot();
-  for (int nth = FirstPoint(); !HasFailure(); nth += PointStep()) {
-    host().Shell("nft flush ruleset; ip link delete nomad; rm /var/run/cni/nomad/172.26.64.2");
-    const Killing killing = RunKilledAt(Line({"reconcile"}), nth);
-    SCOPED_TRACE(Cat("killed at call ", nth));
-    EXPECT_THAT(RunLine("reconcile"), Exits(0));
-    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-    if (!killing.killed) {
-      EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;
-      break;
-    }
-  }
-  ExpectServes();
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -412,28 +412,5 @@ TEST_F(PolicyLife, ApplyWorksWhileAllocationsComeAndGo) {
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
 
-// Killed at any call, what follows puts the one or the other set of policies in force, whole.
-TEST_F(PolicyLife, AKilledApplyLeavesTheOldOrTheNewPoliciesWhole) {
-  Node& api = Start("prod", "api");
-  Node& lb = Start("prod", "lb");
-  Node& dev = Start("dev", "test");
-  json closed = kNamespaces;
-  closed["allow"] = json::array();
-  for (int nth = 1;; nth += 7) {
-    Apply({kNamespaces});
-    WritePolicies({closed});
-    const Killing killing = RunKilledAt(Line({"policy", "apply", kDirectory}), nth);
-    if (!killing.killed) {
-      EXPECT_GT(nth, 50);
-      break;
-    }
-    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
-    EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << nth;
-    EXPECT_FALSE(Ask(dev, {.to = AddressOfNode(api), .port = 80})) << nth;
-    const bool is_new = !Ask(lb, {.to = AddressOfNode(api), .port = 80});
-    EXPECT_EQ(is_new, !Ask(api, {.to = AddressOfNode(lb), .port = 80})) << nth;
-  }
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,11 +1,11 @@
 // Kills a command, or refuses one of its requests, at each point in turn.
 #pragma once
 
-#include "tests/support/world.h"
+#include "tests/plugin/policy_world.h"
 
 namespace nomad_bridge::test {
 
-class SweepWorld : public World {
+class SweepWorld : public PolicyWorld {
  protected:
   struct Victim {
     std::string verb;

@@ -35,4 +35,16 @@ int PointStep() {
   return Chosen().step;
 }
 
+Killing KillAtEachPoint(const std::function<Command()>& begin,
+                        const std::function<void(const Killing&)>& after) {
+  for (int nth = FirstPoint();; nth += PointStep()) {
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    Killing run = RunKilledAt(begin(), nth);
+    after(run);
+    if (!run.killed || ::testing::Test::HasFailure()) {
+      return run;
+    }
+  }
+}
+
 }  // namespace nomad_bridge::test
