@@ -23,7 +23,7 @@ struct Manager : Named {
   std::string forced;  // the command that the refusal of a removal names
 };
 
-Manager Dpkg(const std::string& name, const std::string& root) {
+Manager Dpkg(const char* name, const std::string& root) {
   return {{name},
           root,
           "nomad-bridge_",
@@ -35,7 +35,7 @@ Manager Dpkg(const std::string& name, const std::string& root) {
           "dpkg --remove"};
 }
 
-Manager Rpm(const std::string& name, const std::string& install, const std::string& remove) {
+Manager Rpm(const char* name, const std::string& install, const std::string& remove) {
   return {{name},
           "rpm",
           "nomad-bridge-",
