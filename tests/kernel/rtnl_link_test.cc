@@ -144,17 +144,6 @@ TEST_F(RtnlLink, LoIsOperationalAndOfNoKind) {
   EXPECT_FALSE(container_net_.FindLink("lo")->operational);
 }
 
-TEST_F(RtnlBridgeLink, IsCreatedOnceAndDown) {
-  EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 1450));
-  EXPECT_FALSE(net_.CreateBridge("nomad", Mac::ForName("another"), 9000));
-
-  const json shown = LinkOn(host(), "nomad");
-  EXPECT_EQ(shown.at("linkinfo").at("info_kind"), "bridge");
-  EXPECT_EQ(shown.at("address"), kBridgeMac.Text());
-  EXPECT_EQ(shown.at("mtu"), 1450);
-  EXPECT_THAT(shown.at("flags"), Not(Contains("UP")));
-}
-
 TEST_F(RtnlBridgeLink, IsNotCreatedOverAnotherKindOfLink) {
   Add(host(), "nomad");
 
@@ -163,44 +152,9 @@ TEST_F(RtnlBridgeLink, IsNotCreatedOverAnotherKindOfLink) {
   EXPECT_EQ(LinkOn(host(), "nomad").at("linkinfo").at("info_kind"), "veth");
 }
 
-TEST_F(RtnlBridgeLink, KeepsItsMacWhenItsPortsChange) {
-  ASSERT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0));
-
-  Add(host(), "low");
-  host().Must({"ip", "link", "set", "low", "address", "00:00:00:00:00:01"});
-  host().Must({"ip", "link", "set", "low", "master", "nomad", "up"});
-
-  EXPECT_EQ(LinkOn(host(), "nomad").at("address"), kBridgeMac.Text());
-}
-
 TEST_F(RtnlBridgeLink, InvalidNameIsAnErrorInTheKernelsWords) {
   EXPECT_THAT(Thrown([&] { return net_.CreateBridge("a/b", kBridgeMac, 0); }),
               IsError(Code::kKernel, "cannot create bridge 'a/b'", HasSubstr("(EINVAL)")));
-}
-
-TEST_F(RtnlVeth, HasBothEndsFromOneRequest) {
-  const rtnl::Link bridge = Bridge();
-
-  net_.CreateVeth(Spec(bridge, 1400), container_ns_);
-
-  const json host_end = LinkOn(host(), "veth0");
-  EXPECT_EQ(host_end.at("address"), kHostMac.Text());
-  EXPECT_EQ(host_end.at("mtu"), 1400);
-  EXPECT_EQ(host_end.at("master"), "br0");
-  EXPECT_THAT(host_end.at("flags"), Not(Contains("UP")));
-  EXPECT_EQ(host_end.at("num_tx_queues"), 1);
-  const json container_end = LinkOn(container(), "eth0");
-  EXPECT_EQ(container_end.at("address"), kContainerMac.Text());
-  EXPECT_EQ(container_end.at("mtu"), 1400);
-  EXPECT_THAT(container_end.at("flags"), Not(Contains("UP")));
-  EXPECT_EQ(net_.FindLink("veth0")->peer, container_end.at("ifindex"));
-}
-
-TEST_F(RtnlVeth, HasTheKernelsMtuUnlessGiven) {
-  net_.CreateVeth(Spec(Bridge()), container_ns_);
-
-  EXPECT_EQ(LinkOn(host(), "veth0").at("mtu"), 1500);
-  EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1500);
 }
 
 TEST_F(RtnlVeth, TakenHostNameIsAConflictThatNamesIt) {
@@ -314,19 +268,6 @@ TEST_F(RtnlLink, RefusedChangeIsNamedWithTheKernelsReason) {
                       "cannot set interface 'test0': up, MTU 10",
                       "mtu less than device minimum (EINVAL)"))
       << "the extended ack";
-}
-
-TEST_F(RtnlLink, HasHairpinModeTurnedOnAndOff) {
-  Bridge();
-  const rtnl::Link port = AddPort("test0");
-  const auto hairpin = [&] {
-    return LinkOn(host(), "test0").at("linkinfo").at("info_slave_data").at("hairpin").get<bool>();
-  };
-
-  net_.Change(port, {.port = PortFlags{.hairpin = true}});
-  EXPECT_TRUE(hairpin());
-  net_.Change(port, {.port = PortFlags{.hairpin = false}});
-  EXPECT_FALSE(hairpin());
 }
 
 TEST_F(RtnlLink, MayBeDeletedTwice) {

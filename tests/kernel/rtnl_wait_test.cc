@@ -9,19 +9,6 @@ using std::chrono::seconds;
 
 class RtnlWait : public RtnlWorld {};
 
-TEST_F(RtnlWait, EndsWithCarrierAndAForwardingPort) {
-  net_.CreateVeth(Spec(Bridge()), container_ns_);
-  net_.Change(Port("veth0"), {.up = true});
-  container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
-
-  EXPECT_TRUE(net_.AwaitOperational("veth0", FromNow(seconds(10))).forwarding);
-
-  const json shown = LinkOn(host(), "veth0");
-  EXPECT_EQ(shown.at("operstate"), "UP");
-  EXPECT_EQ(shown.at("linkinfo").at("info_slave_data").at("state"), "forwarding");
-  EXPECT_TRUE(net_.FindLink("veth0")->operational);
-}
-
 TEST_F(RtnlWait, EndsWhenAnotherProcessSetsTheLinkUp) {
   net_.CreateVeth(Spec(Bridge()), container_ns_);
   net_.Change(Port("veth0"), {.up = true});
@@ -50,18 +37,6 @@ TEST_F(RtnlWait, EndsAtTheDeadlineWithoutCarrier) {
 
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(300));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
-}
-
-TEST_F(RtnlWait, EndsWithAPortThatSpanningTreeHoldsBack) {
-  host().Must({"ip", "link", "add", "br0", "type", "bridge", "stp_state", "1"});
-  host().Must({"ip", "link", "set", "br0", "up"});
-  net_.CreateVeth(Spec(Port("br0")), container_ns_);
-  net_.Change(Port("veth0"), {.up = true});
-  container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
-
-  EXPECT_FALSE(net_.AwaitOperational("veth0", FromNow(seconds(10))).forwarding);
-
-  EXPECT_EQ(LinkOn(host(), "veth0").at("linkinfo").at("info_slave_data").at("state"), "listening");
 }
 
 TEST_F(RtnlWait, EndsWhenTheLinkDisappears) {

@@ -43,13 +43,9 @@ class RtnlWorld : public World {
   }
 
   // Puts `node` behind port `port` of 'br0', with an address.
-  void Attach(const Node& node,
-              const std::string& port,
-              const std::string& ip,
-              const std::optional<Mac>& mac = std::nullopt) {
-    host().Must(
-        Words(Cat("ip link add ", port, " up master br0 type veth peer name eth0 address ") +
-              Cat(mac.value_or(Mac::ForName(port)), " netns ", node.name())));
+  void Attach(const Node& node, const std::string& port, const std::string& ip) {
+    host().Must(Words(Cat("ip link add ", port, " up master br0 type veth peer name eth0 netns ") +
+                      node.name()));
     node.Must({"ip", "address", "add", Cat(ip, "/24"), "dev", "eth0"});
     node.Must({"ip", "link", "set", "eth0", "up"});
   }

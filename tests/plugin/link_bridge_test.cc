@@ -164,6 +164,9 @@ TEST_F(HostBridge, KeepsItsMacAlsoIfItWasAdopted) {
   EXPECT_EQ(BridgeMac(), mac);
   PlugIn("00:00:5e:00:00:01");
   EXPECT_EQ(BridgeMac(), mac);
+  EXPECT_THAT(host().Must(Words("bridge fdb show br nomad")),
+              HasSubstr(Cat(mac, " dev nomad master nomad permanent")))
+      << "it accepts these frames";
   Detach(Config());
   EXPECT_EQ(BridgeMac(), mac);
 }

@@ -67,6 +67,7 @@ TEST_F(VethPair, JoinsTheBridgeAndTheContainer) {
   const json container_end = ContainerEnd();
 
   EXPECT_EQ(At(container_end, "/linkinfo/info_kind"), "veth");
+  EXPECT_EQ(host_end.at("num_tx_queues"), 1);
   EXPECT_EQ(host_end.at("link_index"), container_end.at("ifindex"));
   EXPECT_EQ(container_end.at("link_index"), host_end.at("ifindex"));
   EXPECT_EQ(At(result, "/interfaces/1/name"), host_end.at("ifname"));
@@ -148,8 +149,9 @@ TEST_F(VethPair, IsHairpinByDefaultAndNotIfSwitchedOff) {
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), true);
   Detach(Config());
 
-  Attach(Config(R"({"hairpinMode": false})"));
+  Attach(Config(R"({"hairpinMode": false, "portIsolation": true})"));
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), false);
+  EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/isolated"), true);
 }
 
 TEST_F(VethPair, HasTheSameMacWheneverItHasTheSameAddress) {

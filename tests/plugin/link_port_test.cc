@@ -67,7 +67,8 @@ TEST_F(BridgePort, RepairsChangedFlags) {
   ExpectRepaired(Config(), {"bridge link set dev $port isolated on"});
 }
 
-class MacSpoofCheck : public BridgePort {
+// With hairpin mode off and on.
+class MacSpoofCheck : public BridgePort, public ::testing::WithParamInterface<bool> {
  protected:
   // Whether this kernel locks ports. Without, an ADD is refused for that, and leaves nothing.
   bool KernelCan() {
@@ -83,34 +84,84 @@ class MacSpoofCheck : public BridgePort {
     return can;
   }
 
+  // Empties the neighbour tables of both, so that a broadcast precedes the next packet.
   void TakeMac(const std::string& mac) {
     container().Must({"ip", "link", "set", "eth0", "address", mac});
-    container().Must({"ip", "neighbour", "flush", "all"});
+    for (const Node* const node : {&container(), &other_}) {
+      node->Must(Words("ip neighbour flush nud all dev eth0"));
+    }
   }
 
-  const json config_ = Config(R"({"macspoofchk": true})");
+  // Permanent neighbour entries: nothing is broadcast.
+  void Introduce(const json& own, const json& others) {
+    const auto introduce = [](const Node& to, const Node& who, const json& result) {
+      to.Must(Words(Format("ip neighbour replace {} lladdr {} nud permanent dev eth0",
+                           AddressOf(result),
+                           LinkOn(who, "eth0").at("address").get<std::string>())));
+    };
+    introduce(container(), other_, others);
+    introduce(other_, container(), own);
+  }
+
+  static constexpr const char* kFalseMac = "02:00:00:00:00:0f";
+  // Our rules would drop a false MAC, too.
+  const json open_ = Config({{"hairpinMode", GetParam()}, {"sourceCheck", false}});
+  const json config_ = Config(open_.dump().c_str(), R"({"macspoofchk": true})");
+  Node& other_ = AddContainer("other");
 };
 
-TEST_F(MacSpoofCheck, AcceptsOnlyTheAllocationsMac) {
+INSTANTIATE_TEST_SUITE_P(Hairpin, MacSpoofCheck, ::testing::Bool(), [](const auto& hairpin) {
+  return hairpin.param ? "On" : "Off";
+});
+
+TEST_P(MacSpoofCheck, AcceptsOnlyTheAllocationsMac) {
   if (!KernelCan()) {
     return;
   }
-  Node& other = AddContainer("other");
-  const json neighbour = Attach(Config(), As("other", other));
+  const json neighbour = Attach(Config(), As("other", other_));
+  for (const bool is_locked : {false, true}) {
+    SCOPED_TRACE(is_locked ? "locked" : "not locked");
+    const json result = Attach(is_locked ? config_ : open_);
+    EXPECT_TRUE(Ping(container(), "172.26.64.1"));
+    EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
+    EXPECT_TRUE(Ping(other_, AddressOf(result)));
+
+    TakeMac(kFalseMac);
+    EXPECT_EQ(Ping(container(), AddressOf(neighbour)), !is_locked);
+    EXPECT_EQ(other_.Must(Words("ip neighbour")).find(kFalseMac) != std::string::npos, !is_locked)
+        << "its question";
+    EXPECT_EQ(Ping(container(), "172.26.64.1"), !is_locked);
+    Introduce(result, neighbour);
+    EXPECT_EQ(Ping(container(), AddressOf(neighbour)), !is_locked);
+
+    TakeMac(At(result, "/interfaces/2/mac"));
+    EXPECT_TRUE(Ping(container(), "172.26.64.1"));
+    Introduce(result, neighbour);
+    EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
+    TakeMac(At(result, "/interfaces/2/mac"));
+    Detach(open_);
+  }
+}
+
+TEST_P(MacSpoofCheck, KeepsAnotherPortFromTakingTheMacAlsoAfterALinkWasDown) {
+  if (!KernelCan()) {
+    return;
+  }
+  Attach(Config(), As("other", other_));
   const json result = Attach(config_);
-  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
-  EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
-  EXPECT_TRUE(Ping(other, AddressOf(result)));
+  container().Must(Words("ip link set eth0 down"));
+  container().Must(Words("ip link set eth0 up"));
+  ASSERT_TRUE(Ping(container(), "172.26.64.1"));
+  // The other port is not locked: the bridge learns from it, but must keep the static entry.
+  other_.Must({"ip", "link", "set", "eth0", "address", At(result, "/interfaces/2/mac")});
+  static_cast<void>(Ping(other_, "172.26.64.1"));
 
-  TakeMac("02:00:00:00:00:0f");
-  EXPECT_FALSE(Ping(container(), "172.26.64.1"));
-  EXPECT_FALSE(Ping(container(), AddressOf(neighbour)));
-
-  TakeMac(At(result, "/interfaces/2/mac"));
+  EXPECT_TRUE(Flags(1).at("locked"));
+  container().Must(Words("ip neighbour flush all"));
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(MacSpoofCheck, AcceptsARequestedMac) {
+TEST_P(MacSpoofCheck, AcceptsARequestedMac) {
   if (!KernelCan()) {
     return;
   }
@@ -118,7 +169,7 @@ TEST_F(MacSpoofCheck, AcceptsARequestedMac) {
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(MacSpoofCheck, LeavesNothingBehind) {
+TEST_P(MacSpoofCheck, LeavesNothingBehind) {
   if (!KernelCan()) {
     return;
   }
@@ -131,7 +182,7 @@ TEST_F(MacSpoofCheck, LeavesNothingBehind) {
   EXPECT_EQ(host().Must({"bridge", "fdb", "show", "br", "nomad"}).find(mac), std::string::npos);
 }
 
-TEST_F(MacSpoofCheck, RepairsAChangedLock) {
+TEST_P(MacSpoofCheck, RepairsAChangedLock) {
   if (!KernelCan()) {
     return;
   }
@@ -139,6 +190,7 @@ TEST_F(MacSpoofCheck, RepairsAChangedLock) {
       config_,
       {"bridge link set dev $port locked off",
        "bridge link set dev $port learning on",
+       "bridge fdb add 02:00:00:00:00:0f dev $port master dynamic",
        "bridge fdb delete $(bridge fdb show brport $port | grep -m 1 sticky | cut -c 1-17) "
        "dev $port master",
        "ip link set $port nomaster"});
