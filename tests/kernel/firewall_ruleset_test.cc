@@ -36,13 +36,6 @@ class Ruleset : public RulesetWorld {
   }
 };
 
-TEST_F(Ruleset, IsCreatedOnABareMachine) {
-  Put(DesiredOf(2));
-  EXPECT_THAT(List(),
-              HasSubstr("elements = { 172.26.64.2 comment \"veth2 job=billing alloc=2\" }"));
-  EXPECT_THAT(List(), HasSubstr("elements = { \"nomad\" }"));
-}
-
 TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
   Put(DesiredOf(2));
   const std::string before = host().Must(Words("nft list ruleset"));
@@ -114,27 +107,6 @@ TEST_F(Ruleset, HasItsChainsFilledAgainInOneBatch) {
   EXPECT_EQ(List(), before);
 }
 
-TEST_F(Ruleset, IsWokenIfItIsDormant) {
-  Put(DesiredOf(2));
-  const std::string before = List();
-  host().Nft("add table inet nomad-bridge { flags dormant; }");
-  EXPECT_THAT(Restore({DesiredOf(2)}), ElementsAre("table inet nomad-bridge is dormant"));
-  EXPECT_EQ(List(), before);
-}
-
-TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
-  Put(DesiredOf(2));
-  Put(DesiredOf(3), {DesiredOf(2)});
-  const std::string before = List();
-  host().Nft("flush ruleset");
-  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
-  EXPECT_EQ(List(), before);
-  EXPECT_THAT(outcome.repaired,
-              ElementsAre("table inet nomad-bridge is missing",
-                          "the forwarding rules in table ip filter are missing",
-                          "the forwarding rules in table ip6 filter are missing"));
-}
-
 struct Damage : Named {
   std::string commands;
   std::string mismatch;
@@ -158,20 +130,13 @@ TEST_P(DamagedRuleset, IsRepaired) {
 constexpr const char* kWholeTable = "table inet nomad-bridge is missing";
 
 const Damage kDamages[] = {
-    {"AnElementGone",
-     "delete element inet nomad-bridge masq4 { 172.26.64.2 }",
-     "172.26.64.2 in masq4 of veth2 is missing"},
     {"AnElementOfIpv6Gone",
      "delete element inet nomad-bridge alloc6 { fd00:26::2 }",
      "fd00:26::2 in alloc6 of veth2 is missing"},
-    {"TheBridgeGone",
-     "delete element inet nomad-bridge bridges { nomad }",
-     "nomad in bridges is missing"},
     {"AnotherComment",
      "delete element inet nomad-bridge snat4 { 172.26.64.2 }\n"
      "add element inet nomad-bridge snat4 { 172.26.64.2 comment \"veth2 other\" }",
      "172.26.64.2 in snat4 of veth2 was changed"},
-    {"AChainEmptied", "flush chain inet nomad-bridge forward", kForwardChain},
     {"ARuleAdded", "insert rule inet nomad-bridge forward drop", kForwardChain},
     {"AChainGone",
      "flush chain inet nomad-bridge localhost_guard\n"
@@ -302,18 +267,6 @@ TEST_F(Ruleset, GetsAnElementBackFromAnOwnerWithoutAClaim) {
   EXPECT_THAT(Put(DesiredOf(3), {DesiredOf(2)}).repaired,
               ElementsAre("172.26.64.2 in alloc4 of veth2 was changed"));
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2"));
-}
-
-TEST_F(Ruleset, LosesOnlyTheElementsThatAreRemoved) {
-  Put(DesiredOf(2));
-  const std::string before = List();
-  Put(DesiredOf(3), {DesiredOf(2)});
-  std::vector<nft::Element> own = DesiredOf(3).elements;
-  std::erase_if(own, &firewall::IsShared);
-  firewall::EnsureElementsGone(socket_, own);
-  EXPECT_EQ(List(), before);
-  firewall::EnsureElementsGone(socket_, own);
-  EXPECT_EQ(List(), before) << "a second time";
 }
 
 TEST_F(Ruleset, MayBeAbsentWhenElementsAreRemoved) {

@@ -30,24 +30,6 @@ class StaticRules : public RulesetWorld {
   }
 };
 
-TEST_F(StaticRules, AreNotDoubledWhereTheReferencePluginAddedThem) {
-  host().Must({"iptables", "-N", "CNI-FORWARD"});
-  host().Must({"iptables", "-N", "NOMAD-ADMIN"});
-  host().Must({"iptables", "-A", "FORWARD", "-s", "192.0.2.1", "-j", "ACCEPT"});
-  host().Must({"sh", "-c", Cat("iptables ", kJump)});
-  host().Must({"sh", "-c", Cat("iptables ", kAdmin)});
-  host().Must({"iptables", "-A", "CNI-FORWARD", "-s", "172.26.64.9/32", "-j", "ACCEPT"});
-  Put(DesiredOf(2));
-  EXPECT_THAT(Rules(),
-              ElementsAre("-N CNI-FORWARD",
-                          "-N NOMAD-ADMIN",
-                          "-A FORWARD -s 192.0.2.1/32 -j ACCEPT",
-                          kJump,
-                          kAdmin,
-                          "-A CNI-FORWARD -s 172.26.64.9/32 -j ACCEPT",
-                          Accept("0x1000")));
-}
-
 TEST_F(StaticRules, PrecedeTheHostsRulesAndLeaveThePolicyAlone) {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   host().Must({"iptables", "-A", "FORWARD", "-j", "REJECT"});
@@ -69,29 +51,6 @@ TEST_F(StaticRules, DoNotAcceptAConditionalJumpAsTheirOwn) {
                           "-A FORWARD -s 192.0.2.1/32 -j CNI-FORWARD",
                           kAdmin,
                           Accept("0x1000")));
-}
-
-TEST_F(StaticRules, ComeBackAfterAFlush) {
-  Put(DesiredOf(2));
-  const std::vector<std::string> before = Rules();
-  host().Must({"iptables", "-F"});
-  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
-  EXPECT_EQ(Rules(), before);
-  EXPECT_THAT(outcome.repaired,
-              ElementsAre("the jump from FORWARD to CNI-FORWARD is missing in table ip filter",
-                          "the jump from CNI-FORWARD to NOMAD-ADMIN is missing in table ip filter",
-                          "the accept of our mark in CNI-FORWARD is missing in table ip filter"));
-}
-
-TEST_F(StaticRules, LeaveTheOperatorsChainAlone) {
-  host().Must({"iptables", "-N", "NOMAD-ADMIN"});
-  host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "192.0.2.1/32", "-j", "DROP"});
-  Put(DesiredOf(2));
-  host().Must({"iptables", "-D", "FORWARD", "1"});
-  Put(DesiredOf(3), {DesiredOf(2)});
-  EXPECT_THAT(Rules(), Contains("-A NOMAD-ADMIN -s 192.0.2.1/32 -j DROP"));
-  host().Must({"iptables", "-F", "NOMAD-ADMIN"});
-  EXPECT_THAT(Put(DesiredOf(3), {DesiredOf(2)}).repaired, IsEmpty());
 }
 
 TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {

@@ -53,32 +53,5 @@ TEST_F(WholeTable, GoesThroughNftAndBackUnchanged) {
   EXPECT_THAT(Diff(Publishing(2)), IsEmpty()) << "nft's own spelling of our rules is not known";
 }
 
-TEST_F(WholeTable, GetsMissingPortsBack) {
-  Put(Publishing(2));
-  const std::string before = ListTable();
-  host().Must({"nft", "flush", "map", "inet", "nomad-bridge", "port4"});
-  host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "hostports"});
-  const auto outcome = Put(Publishing(2), {Publishing(2)});
-  EXPECT_THAT(outcome.repaired,
-              ElementsAre("chain hostports in table inet nomad-bridge was changed",
-                          "tcp . 8080 in port4 of veth2 is missing"));
-  EXPECT_EQ(ListTable(), before);
-}
-
-TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
-  Put(Publishing(2));
-  const std::string before = ListTable();
-  host().Nft(
-      "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
-      "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
-      "alloc=2\" : 10.0.0.1 . 1 }");
-  EXPECT_THAT(Put(DesiredOf(3), {Publishing(2)}).repaired,
-              ElementsAre("tcp . 8080 in port4 of veth2 was changed"));
-  std::vector<nft::Element> own = DesiredOf(3).elements;
-  std::erase_if(own, &firewall::IsShared);
-  firewall::EnsureElementsGone(socket_, own);
-  EXPECT_EQ(ListTable(), before);
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test
