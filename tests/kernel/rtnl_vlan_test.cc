@@ -128,7 +128,7 @@ TEST_F(RtnlVlan, LockIsIncompleteInAVlanThatThePortGetsLater) {
   if (host().Must(Words("bridge -d link show dev port")).find("locked on") == std::string::npos) {
     return;  // this kernel cannot: rtnl_bridge_test.cc
   }
-  for (const std::uint16_t last : {9, 10}) {
+  for (const std::uint16_t last : std::initializer_list<std::uint16_t>{9, 10}) {
     Set("port", {.untagged = 100, .tagged = {{7, last}}});
     EXPECT_FALSE(net_.IsPortLocked(Port("port"), kHostMac));
     net_.LockPort(Port("port"), kHostMac);
