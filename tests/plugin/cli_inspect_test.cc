@@ -222,10 +222,7 @@ TEST_F(Inspect, DoesNotBlameAServiceThatListensOnOneProtocol) {
                               Not(HasSubstr("Note"))))));
   World::Serve(both, Protocol::kTcp, {"::"}, 80, "hello");
   ASSERT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
-  EXPECT_THAT(
-      Output("inspect 9090"),
-      AllOf(HasSubstr("Container    ok\n"), Not(HasSubstr("udp/80")), Not(HasSubstr("why"))));
-  const json diagnosis = At(RunLine("inspect -json 9090").json, "/attachments/0/diagnosis");
+  const json diagnosis = At(json::parse(Output("inspect -json 9090")), "/attachments/0/diagnosis");
   EXPECT_EQ(diagnosis.at("cause"), nullptr);
   EXPECT_EQ(diagnosis.at("container"), json::array());
   EXPECT_EQ(diagnosis.at("notes"), json::array());
@@ -321,8 +318,6 @@ TEST_F(Inspect, NamesNoCauseIfNoConnectionIsInQuestion) {
   EXPECT_THAT(At(diagnosis, "/causes/0/what").get<std::string>(), HasSubstr(wrong));
   EXPECT_EQ(At(diagnosis, "/causes/0/section"), "host");
   EXPECT_EQ(At(diagnosis, "/causes/0/isCause"), false);
-  EXPECT_THAT(RunLine("inspect batch"),
-              Exits(1, Out(AllOf(HasSubstr(wrong), Not(HasSubstr("<- why"))))));
   EXPECT_THAT(RunLine("inspect -quiet batch"), Exits(1, Out(HasSubstr(wrong))));
 
   const std::string asked = Cat("batch -no-probe -from ", kOutsideIp4);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/fixture.h"
 #include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
@@ -33,6 +34,21 @@ class NodeConfig {
   std::optional<Mounted> etc_;
 };
 
+// argv[1]: the directory of the schemas, argv[2]: one of them. Comments are left out of the
+// document. jsonschema before 4.18 has no registry.
+constexpr const char* kValidate = R"(
+import json, pathlib, re, sys, warnings
+warnings.simplefilter("ignore")
+import jsonschema
+schemas = {p.name: json.loads(p.read_text()) for p in pathlib.Path(sys.argv[1]).glob("*.json")}
+schema = schemas[sys.argv[2]]
+jsonschema.Draft202012Validator.check_schema(schema)
+resolver = jsonschema.RefResolver(sys.argv[2], schema, store=schemas)
+document = json.loads(re.sub(r"(?m)(?<!\S)//.*$", "", sys.stdin.read()))
+for error in jsonschema.Draft202012Validator(schema, resolver=resolver).iter_errors(document):
+    print(error.json_path, error.message)
+)";
+
 class CliWorld : public World {
  protected:
   [[nodiscard]] Command Line(const std::vector<std::string>& arguments,
@@ -49,6 +65,13 @@ class CliWorld : public World {
   }
   // "list -json" as one string.
   [[nodiscard]] Outcome RunLine(const std::string& line) { return Run(Words(line)); }
+
+  // A document that is as a schema of docs/schema says, by another program.
+  void ExpectValid(const std::string& document, const std::string& schema) {
+    EXPECT_EQ(
+        host().Must({"python3", "-c", kValidate, ProjectPath("docs/schema"), schema}, document), "")
+        << document;
+  }
 
   // As a user who may not enter the directory that the binary was built in: of a copy.
   [[nodiscard]] Command LineWithoutRoot(const std::vector<std::string>& arguments) {

@@ -1,6 +1,5 @@
 // nomad-bridge policy check, policy test: files alone, without root's rights or a node.
 #include "tests/plugin/policy_world.h"
-#include "tests/support/fixture.h"
 #include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
@@ -10,18 +9,6 @@ const std::string kExamples = ProjectPath("examples/policy");
 
 class PolicyFilesCommand : public CliWorld {
  protected:
-  void ExpectValid(const std::string& text, const std::string& schema) {
-    EXPECT_THAT(
-        host().Run({"python3",
-                    "-c",
-                    "import json, pathlib, sys, jsonschema\n"
-                    "schema = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
-                    "jsonschema.Draft202012Validator(schema).validate(json.load(sys.stdin))",
-                    ProjectPath(Cat("docs/schema/", schema))},
-                   text),
-        Exits(0))
-        << text;
-  }
   Outcome Ask(const std::string& from,
               const std::string& to,
               const std::string& port = "tcp/8080") {
