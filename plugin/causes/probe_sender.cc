@@ -187,6 +187,9 @@ std::function<void()> ProbeSender::Ending(const std::optional<netlink::Netns>& c
     }
     // Last: a container may be about to go.
     ForgetUnanswered(client, connection_.client_record, connection_.destination);
+    // With promiscMode, the answer of a published port comes from the server itself, and the kernel
+    // of a client on its bridge resets that.
+    ForgetUnanswered(client, connection_.client_record, connection_.server);
     ForgetUnanswered(server, connection_.server_record, connection_.source);
   };
 }

@@ -60,6 +60,13 @@ class Drops : public Metrics {
       EXPECT_EQ(Counted(reason), 0U) << reason;
     }
   }
+  // The kernel would ask again, and be counted.
+  static void ExpectNoLookup(const Node& node) {
+    for (const char* const family : {"-4", "-6"}) {
+      EXPECT_EQ(node.Must(Words(Cat("ip ", family, " neigh show nud incomplete"))), "")
+          << node.name();
+    }
+  }
 
   Node& neighbour_ = AddContainer("neighbour");
 };
@@ -175,11 +182,18 @@ TEST_F(Drops, AreNotThoseOfProbes) {
                                      "inspect api -to [fd00:26::2]:80",
                                      "inspect billing -from 192.0.2.77 -to 172.26.64.2:80"}) {
     EXPECT_THAT(RunLine(question), Exits(1)) << question;
-    for (const char* const family : {"-4", "-6"}) {
-      EXPECT_EQ(neighbour_.Must(Words(Cat("ip ", family, " neigh show nud incomplete"))), "")
-          << "the kernel would ask again";
-    }
+    ExpectNoLookup(neighbour_);
   }
+  ExpectNothing();
+}
+
+// With promiscMode the answer comes from the allocation itself, and the neighbour's kernel resets it.
+TEST_F(Drops, AreNotThoseOfANeighbourWhoIsAskedForAPublishedPort) {
+  AttachTwo({{"ingressPolicy", "isolated"}, {"promiscMode", true}});
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "web");
+  static_cast<void>(Output("inspect 8080"));
+  ExpectNoLookup(container());
+  ExpectNoLookup(neighbour_);
   ExpectNothing();
 }
 
