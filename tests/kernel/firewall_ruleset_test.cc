@@ -196,16 +196,6 @@ TEST_F(Ruleset, KeepsAnElementThatNothingExplains) {
 
 using TakenElement = Ruleset;
 
-TEST_F(TakenElement, IsReportedWithItsOwnerAndStays) {
-  Put(DesiredOf(2));
-  const std::string before = List();
-  const auto outcome = Change(Adding(ClaimOfAnother()));
-  ASSERT_TRUE(outcome.conflict);
-  EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
-  EXPECT_EQ(outcome.conflict->wanted.owner(), "veth3");
-  EXPECT_EQ(List(), before);
-}
-
 TEST_F(TakenElement, IsTakenOverFromAStaleOwnerInOneBatch) {
   Put(DesiredOf(2));
   firewall::Change change = Adding(ClaimOfAnother());
@@ -241,13 +231,6 @@ TEST_F(TakenElement, IsRemovedOnlyByItsOwner) {
   Change(change);
   EXPECT_THAT(List(), Not(HasSubstr("veth2")));
   EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is shared";
-}
-
-// A flush must not let the next ADD take the elements of a live attachment.
-TEST_F(Ruleset, KeepsTheElementsOfLiveAttachmentsAfterAFlush) {
-  const auto outcome = Put(ClaimOfAnother(), {DesiredOf(2)});
-  ASSERT_TRUE(outcome.conflict);
-  EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
 }
 
 // Two live attachments want it: the one that has it keeps it.

@@ -129,16 +129,6 @@ TEST_F(DelCommand, SucceedsForAContainerNeverSeen) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(DelCommand, SucceedsAfterAFailedAdd) {
-  Attach(Published(), As("holder", AddContainer("other")));
-  const Snapshot before = TakeHostSnapshot();
-  ASSERT_EQ(RunPlugin("ADD", Published()).exit_code, 1) << "the port is taken";
-
-  EXPECT_EQ(RunPlugin("DEL", Published()).exit_code, 0);
-
-  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-}
-
 TEST_F(DelCommand, CleansUpAfterARebootThatKeptTheFiles) {
   // Where /run or the data dir is no tmpfs, records and leases outlive the kernel's state.
   WarmUp();
@@ -149,36 +139,6 @@ TEST_F(DelCommand, CleansUpAfterARebootThatKeptTheFiles) {
   EXPECT_EQ(RunPlugin("DEL", Config()).exit_code, 0);
 
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-}
-
-TEST_F(DelCommand, LeavesNeighboursConnected) {
-  Node& other = AddContainer("other");
-  const json neighbour = Attach(Publish({Port(9090, 90)}), As("alloc-2", other));
-  const Server server = Server::Start(other, Protocol::kTcp, "0.0.0.0", 90, "neighbour");
-  AttachAsNomad();
-  std::optional<Connection> connection =
-      Connection::Open(outside(), {.to = kHostIp4, .port = 9090});
-  ASSERT_TRUE(connection);
-
-  Detach(Published());
-
-  EXPECT_TRUE(connection->Echoes("still there"));
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "neighbour");
-  EXPECT_EQ(TcpText(host(), AddressOf(neighbour), 90), "neighbour");
-}
-
-TEST_F(DelCommand, ForgetsUdpFlowsThroughThePort) {
-  AttachAsNomad();
-  const Server server = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 80, "datagrams");
-  ASSERT_EQ(UdpText(outside(), kHostIp4, 8080), "datagrams");
-  const std::vector<std::string> flows = {
-      "conntrack", "-L", "-p", "udp", "--orig-port-dst", "8080"};
-  ASSERT_THAT(host().Must(flows), HasSubstr("dport=8080"));
-
-  Detach(Config());
-
-  EXPECT_THAT(host().Must(flows), Not(HasSubstr("dport=8080")))
-      << "a client that goes on sending would reach nobody";
 }
 
 // ---- what cannot be removed is reported, and the rest is done

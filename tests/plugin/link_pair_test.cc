@@ -290,19 +290,6 @@ TEST_F(VethPair, IsReachedInIpv6ByNeighboursThatCachedAnotherMac) {
 
 // ---- alias
 
-TEST_F(VethPair, CarriesTheLabelsOnTheHostsEnd) {
-  Attach(Config(),
-         {{"CNI_ARGS",
-           "IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=billing;"
-           "NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b"}});
-
-  const std::string alias = HostEnd().at("ifalias");
-  EXPECT_THAT(alias, StartsWith("nomad-bridge net=nomad id=alloc-1 if=eth0 "));
-  for (const char* label : {"job=billing", "group=api", "ns=prod", "alloc=5f3c1a2b"}) {
-    EXPECT_THAT(alias, HasSubstr(label));
-  }
-}
-
 TEST_F(VethPair, IsRecognisedByATruncatedAlias) {
   const Variables labelled = {
       {"CNI_ARGS", Cat("IgnoreUnknown=true;NOMAD_JOB_ID=", std::string(4096, 'j'))}};

@@ -49,19 +49,6 @@ TEST_F(ReconcileByTheSocket, GivesFirewalldTheZoneAgain) {
   EXPECT_THAT(RunByTheSocket(), Exits(0, Err(HasSubstr("repaired: 'nomad' is in no zone"))));
 }
 
-TEST_F(ReconcileByTheSocket, RepairsAFlushedRuleset) {
-  host().Must(Words("nft flush ruleset"));
-  EXPECT_THAT(RunByTheSocket(), Exits(0));
-  ExpectServes();
-}
-
-TEST_F(ReconcileByTheSocket, RepairsOurTableThatWasReplaced) {
-  host().Must(Words("nft delete table inet nomad-bridge"));
-  host().Must(Words("nft add table inet nomad-bridge"));
-  EXPECT_THAT(RunByTheSocket(), Exits(0));
-  ExpectServes();
-}
-
 TEST_F(ReconcileByTheSocket, RepairsAFlushWhoseMessagesWereLost) {
   const int smallest = 1;
   ASSERT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest), 0);

@@ -138,45 +138,6 @@ TEST_F(StateFiles, AreUsedAsFarAsPossibleFromAnotherRelease) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-// What the tables say of themselves, as somebody may change it.
-TEST_F(StateFiles, ForgedDescriptionOfTheTablesIsNotTrusted) {
-  const json config = Publish({Port(8080, 80)});
-  const Node& other = AddContainer("other");
-  const json add = Attach(config);
-  MustCheck(config, add);
-  const Snapshot before = TakeHostSnapshot();
-  for (const char* const change :
-       {"flush set inet nomad-bridge about",
-        "add element inet nomad-bridge about { 0x7 }",
-        "flush set inet nomad-bridge about; "
-        "add element inet nomad-bridge about { 0x2000 comment \"boot=0 tables=0 rules=0\" }"}) {
-    host().Nft(Cat("flush chain inet nomad-bridge forward; ", change));
-    Attach(Publish({Port(9090, 80)}), As("other", other));
-    Detach(Publish({Port(9090, 80)}), As("other", other));
-    MustCheck(config, add);
-    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot())) << change;
-  }
-}
-
-// An operator's file of all rules, saved before the boot and loaded after it.
-TEST_F(StateFiles, TablesOfAnotherBootAreReplaced) {
-  const json config = Publish({Port(8080, 80)});
-  const json add = Attach(config);
-  const Snapshot before = TakeSnapshot();
-  std::string saved = host().Must(Words("nft list ruleset"));
-  const std::size_t boot = saved.find("boot=") + 5;
-  saved.replace(boot, 8, "00000000");
-  host().Nft(Cat("flush ruleset\n",
-                 saved,
-                 "add element inet nomad-bridge port4 "
-                 "{ tcp . 9090 comment \"veth00000000000 id=gone\" : 172.26.64.99 . 80 }"));
-
-  EXPECT_THAT(MustCheck(config, add),
-              Err(HasSubstr("table inet nomad-bridge is of an earlier boot")));
-
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-}
-
 TEST_F(StateFiles, RecordOfAnotherBootIsNotTrusted) {
   const json add = Attach(Config());
   const json record = ReadRecord("alloc-1");

@@ -187,14 +187,5 @@ INSTANTIATE_TEST_SUITE_P(ThoroughOf, FailingCall, kOthers, kNameOf);
 INSTANTIATE_TEST_SUITE_P(ThoroughLikely, FailingCallOfGcOrCheck, kLikely, kNameOf);
 INSTANTIATE_TEST_SUITE_P(ThoroughOthers, FailingCallOfGcOrCheck, kOthers, kNameOf);
 
-// The answer about the pair may be lost, and the host end's name be another's.
-TEST_F(RefusedRequest, LeavesAForeignLinkWithTheHostEndsName) {
-  const std::string name = HostVethOf(Attach(config_));
-  Detach(config_);
-  host().Must({"ip", "link", "add", name, "type", "veth", "peer", "name", "other"});
-
-  MustRefuse(102, config_);
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -181,7 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(Takeover, LeavesAForeignLinkWithOurHostNameAlone) {
   const std::string veth = HostVethOf(Attach(config_));
   Detach(config_);
-  host().Must({"ip", "link", "add", veth, "address", "02:00:00:00:09:04", "type", "bridge"});
+  host().Must(Words(Cat("ip link add ", veth, " address 02:00:00:00:09:04 type veth") +
+                    " peer name other address 02:00:00:00:09:05"));
   const Snapshot before = TakeSnapshot();
 
   EXPECT_THAT(RunPlugin("ADD", config_), Fails(102, Details(HasSubstr(veth))));

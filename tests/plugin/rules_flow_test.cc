@@ -76,7 +76,7 @@ TEST_F(Flows, EndWithTheirAllocation) {
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
   EXPECT_EQ(Talk(kHostIp6, 5353), "dns");
   ASSERT_THAT(To(5353), SizeIs(2));
-  Detach(Dns(), As("dns", container()));
+  Detach(DualStack(), As("dns", container()));  // its record knows the port
   EXPECT_THAT(To(5353), IsEmpty());
 }
 

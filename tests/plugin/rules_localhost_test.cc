@@ -85,16 +85,6 @@ TEST_P(Localhost, GetsAMissingFilterBackWithTheNextAdd) {
   EXPECT_THAT(server.Heard(), OnlyHonest());
 }
 
-TEST_P(Localhost, FilterIsReportedMissingByAReadOnlyCheck) {
-  json config = Publish({Port(8081, 80)}, Unchecked());
-  config["repairOnCheck"] = false;
-  const Variables third = As("third", AddContainer("third"));
-  const json with_result = WithResult(config, Attach(config, third));
-  EXPECT_EQ(RunPlugin("CHECK", with_result, third).exit_code, 0);
-  host().Must({"tc", "filter", "delete", "dev", "nomad", "ingress"});
-  EXPECT_THAT(RunPlugin("CHECK", with_result, third).err, HasSubstr("the tc filter of 'nomad'"));
-}
-
 TEST_P(Localhost, LeavesOtherFiltersOfTheBridgeAlone) {
   host().Must(Words("tc filter add dev nomad ingress pref 5 u32 match u32 0 0 classid 1:1"));
   Attach(Publish({Port(8081, 80)}, Unchecked()), As("third", AddContainer("third")));

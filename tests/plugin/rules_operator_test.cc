@@ -102,12 +102,6 @@ TEST_F(Operator, ChainOfEachNetworkIsTraversed) {
   EXPECT_THAT(RulesWith("-A CNI-FORWARD"), ElementsAre(HasSubstr("-j OPS"), kJumpToAdmin, kAccept));
 }
 
-TEST_F(Operator, GetsNoIpv6TableWithoutIpv6) {
-  Attach(DualStack({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}),
-         As("web", container()));
-  EXPECT_THAT(Ruleset(), AllOf(HasSubstr("host nft ip filter"), Not(HasSubstr("ip6 filter"))));
-}
-
 // ---- the mark
 
 TEST_F(Operator, MayChooseAnotherMarkBit) {
