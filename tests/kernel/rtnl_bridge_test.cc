@@ -1,5 +1,5 @@
-// What not every kernel can do with a bridge, and the way out. Whether this kernel can is tried with
-// ip(8) and bridge(8); if not, ours must say so.
+// What not every kernel can do with a bridge, and the way out. ip(8) and bridge(8) tell whether
+// this kernel can; if not, ours must say so.
 
 #include "tests/kernel/rtnl_world.h"
 

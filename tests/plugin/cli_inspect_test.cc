@@ -412,13 +412,6 @@ TEST_F(Inspect, BlamesAFilterOfTcWhereNothingElseIsSeen) {
   }
 }
 
-// Gone with the bridge: what was attached to it starts anew.
-TEST_F(Inspect, BlamesAMissingBridge) {
-  Serve();
-  host().Must({"ip", "link", "delete", "nomad"});
-  EXPECT_THAT(Cause(), HasSubstr("bridge 'nomad' is missing"));
-}
-
 TEST_F(Inspect, DoesNotBlameAChainThatAcceptsOurMark) {
   Serve();
   host().Nft(

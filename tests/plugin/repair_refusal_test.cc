@@ -22,18 +22,14 @@ class RefusedRequest : public SweepWorld {
     for (int nth = is_frequent_ ? FirstPoint() : 1; !HasFailure(); nth += step) {
       SCOPED_TRACE(Cat("call ", nth));
       victim.prepare();
-      Refusal refusal = run(PluginCommand(victim.verb, victim.config.dump()), nth);
+      const Refusal refusal = run(PluginCommand(victim.verb, victim.config.dump()), nth);
       if (!refusal.happened) {
         EXPECT_TRUE(nth > step || idle_verbs_.contains(victim.verb))
             << "it makes too few such calls";
         EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
         return;
       }
-      constexpr int kNotStarted = 127;  // the dynamic loader could not open a library
-      if (refusal.outcome.err.find("CHECK failed: san") != std::string::npos) {
-        refusal.outcome.exit_code = kNotStarted;  // the call was one of the sanitizers' own
-      }
-      if (refusal.outcome.exit_code != 0 && refusal.outcome.exit_code != kNotStarted) {
+      if (refusal.IsFailure()) {
         EXPECT_GT(ErrorCode(refusal.outcome), 0) << refusal.outcome;
       }
       look(refusal.outcome);

@@ -6,14 +6,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-struct Event {
-  std::string_view name;
+struct Event : Named {
   std::string_view command;  // sh; $table
 };
-
-std::ostream& operator<<(std::ostream& out, const Event& event) {
-  return out << event.name;
-}
 
 // Loads the ruleset as another boot, or another release, saved it.
 constexpr const char* kFromAnotherBoot =

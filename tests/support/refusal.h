@@ -17,6 +17,14 @@ namespace nomad_bridge::test {
 struct Refusal {
   Outcome outcome;
   bool happened = false;  // false: the command made fewer requests, or got fewer answers
+
+  // Whether the command itself failed: it was not the dynamic loader that lacked a library, nor
+  // was the call a sanitizer's own.
+  [[nodiscard]] bool IsFailure() const {
+    constexpr int kNotStarted = 127;
+    return outcome.exit_code != 0 && outcome.exit_code != kNotStarted &&
+           outcome.err.find("CHECK failed: san") == std::string::npos;
+  }
 };
 
 // The N-th netlink request of `command`, from 1, never reaches the kernel: its sendto(2) fails with
