@@ -186,14 +186,15 @@ TEST_P(MacSpoofCheck, RepairsAChangedLock) {
   if (!KernelCan()) {
     return;
   }
-  ExpectRepaired(
-      config_,
-      {"bridge link set dev $port locked off",
-       "bridge link set dev $port learning on",
-       "bridge fdb add 02:00:00:00:00:0f dev $port master dynamic",
-       "bridge fdb delete $(bridge fdb show brport $port | grep -m 1 sticky | cut -c 1-17) "
-       "dev $port master",
-       "ip link set $port nomaster"});
+  constexpr const char* kDeleteEntry =
+      "bridge fdb delete $(bridge fdb show brport $port | grep -m 1 sticky | cut -c 1-17) "
+      "dev $port master";
+  ExpectRepaired(config_,
+                 {"bridge link set dev $port locked off",
+                  "bridge link set dev $port learning on",
+                  "bridge fdb add 02:00:00:00:00:0f dev $port master dynamic",
+                  kDeleteEntry,
+                  "ip link set $port nomaster"});
 }
 
 TEST_F(BridgePort, DuplicateAddressesAreDetectedIfConfigured) {

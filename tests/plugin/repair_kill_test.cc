@@ -137,7 +137,7 @@ class KilledCommand : public SweepWorld, public ::testing::WithParamInterface<Ki
   void ByTheNextGc() { ByTheNext("gc"); }
   // What follows puts the one or the other set of policies in force, whole.
   void ByReconcile() {
-    const auto reaches = [&](int from, int to) {
+    const auto reaches = [&](std::size_t from, std::size_t to) {
       return Ask(*services_[from], {.to = AddressOfNode(*services_[to]), .port = 80}).has_value();
     };
     EXPECT_THAT(RunLine("reconcile"), Exits(0));
