@@ -73,9 +73,11 @@ TEST_F(PolicyBridges, ACheckWithoutTheModuleSaysSoAndLeavesTheAllocation) {
 
 TEST_F(PolicyBridges, OperatorsBridgeIsNotChangedAndItsMissingFlagsAreNamed) {
   host().Must(Words("ip link add lan0 up type bridge"));
-  host().Must(Words(kHandOver));
   Apply({kNamespaces});
   const json config = DualStack({{"bridge", "lan0"}});
+  EXPECT_THAT(RunPlugin("ADD", config, As("a", container(), LabelsOf("prod", "a"))),
+              Fails(102, Msg(HasSubstr("lan0")), Details(HasSubstr("nf_call_iptables 1"))));
+  host().Must(Words(kHandOver));
   Node& api = Start("prod", "api", config);
   host().Must(Words("ip link set lan0 type bridge nf_call_iptables 0"));
   EXPECT_THAT(CheckOf(api, "api", config), Exits(0, Err(HasSubstr(kHandOver))));

@@ -62,37 +62,6 @@ TEST_F(PolicyFilesCommand, NamesThePlaceOfAMistake) {
               Exits(2, Out(""), Err(HasSubstr("no directory"))));
 }
 
-// Each by name, and what was applied stays in force.
-TEST_F(PolicyFilesCommand, ChangesNothingForABadFile) {
-  const auto policy = [](const std::string& name, const std::string& rest) {
-    return Format(R"({"version": 1, "policies": [{"name": "{}", "to": {"namespace": "*"}, {}}]})",
-                  name,
-                  rest);
-  };
-  fs::create_directory("/run/policy.d");
-  const std::string path = "/run/policy.d/b.json";
-  std::ofstream("/run/policy.d/a.json") << policy("a", R"("allow": [])");
-  ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
-  const auto in_force = [] { return FindFile(kCompiled); };
-  const auto before = in_force();
-  ASSERT_TRUE(before);
-  const auto ports = [&](const std::string& range) {
-    return policy("b", Format(R"("allow": [{"from": ["any"], "ports": ["tcp/{}"]}])", range));
-  };
-  for (const auto& [text, says] :
-       {std::pair(policy("a", R"("allow": [])"), std::string("'a'")),
-        std::pair(ports("90-80"), std::string("'tcp/90-80'")),
-        std::pair(ports("70000"), std::string("'tcp/70000'")),
-        std::pair(std::string(1 << 20, '['), std::string("b.json:1:")),
-        std::pair(std::string(R"({"version": 1, "policies": [)"), std::string("b.json:1:"))}) {
-    std::ofstream(path) << text;
-    EXPECT_THAT(RunLine("policy apply /run/policy.d"), Exits(1, Err(HasSubstr(says))));
-    EXPECT_EQ(in_force(), before);
-  }
-  EXPECT_THAT(RunLine("policy apply /run/policy.d/a.json"), Exits(1, Err(HasSubstr("directory"))));
-  EXPECT_EQ(in_force(), before);
-}
-
 // Case counts, as it does for Nomad.
 TEST_F(PolicyFilesCommand, DistinguishesNamespacesByLetterCase) {
   fs::create_directory("/run/policy.d");

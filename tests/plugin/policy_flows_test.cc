@@ -25,11 +25,6 @@ class PolicyFlows : public PolicyWorld {
     return node;
   }
 
-  static json Audited(json policy) {
-    policy["mode"] = "audit";
-    return policy;
-  }
-
   // Of a job, as flows have it.
   [[nodiscard]] json End(const Node& node,
                          const std::string& nomad_namespace,
@@ -43,10 +38,22 @@ class PolicyFlows : public PolicyWorld {
   }
 };
 
+// An allocation of another namespace has tried one that is closed.
+class RefusedFlows : public PolicyFlows {
+ protected:
+  void SetUp() override {
+    Apply({kNamespaces});
+    EXPECT_FALSE(Connects(etl_, api_));
+  }
+
+  const Node& api_ = Start("prod", "api");
+  const Node& etl_ = Start("dev", "etl");
+};
+
 TEST_F(PolicyFlows, NameTheEntryThatWouldAllowThemUnderAudit) {
   const Node& api = Start("prod", "api");
   const Node& scraper = Start("infra", "prometheus");
-  Apply({Audited(kNamespaces)});
+  Apply({Audited()});
   ASSERT_TRUE(Connects(scraper, api));
 
   const json document = Flows();
@@ -120,7 +127,7 @@ TEST_F(PolicyFlows, ShowRefusalsByFamilyAndProtocol) {
 TEST_F(PolicyFlows, AreMergedForTheSameSourceTargetAndPort) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
-  Apply({Audited(kNamespaces)});
+  Apply({Audited()});
   EXPECT_TRUE(Connects(etl, api));
   Apply({kNamespaces});
   EXPECT_FALSE(Connects(etl, api));
@@ -131,11 +138,7 @@ TEST_F(PolicyFlows, AreMergedForTheSameSourceTargetAndPort) {
   EXPECT_EQ(document["flows"][0]["refused"], true);
 }
 
-TEST_F(PolicyFlows, KeepTheirNamesWhileWatched) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
+TEST_F(RefusedFlows, KeepTheirNamesWhileWatched) {
   const Process watch =
       Process::Start({.argv = {"sh",
                                "-c",
@@ -153,7 +156,7 @@ TEST_F(PolicyFlows, KeepTheirNamesWhileWatched) {
     return times;
   };
   EXPECT_TRUE(Soon([&] { return times_shown() != 0; }));
-  Detach(DualStack(), As(etl.name(), etl));
+  Detach(DualStack(), As(etl_.name(), etl_));
   const std::size_t before = times_shown();
   EXPECT_TRUE(Soon([&] { return times_shown() > before + 1; }));
 }
@@ -161,7 +164,7 @@ TEST_F(PolicyFlows, KeepTheirNamesWhileWatched) {
 TEST_F(PolicyFlows, AreLoggedOnceAndAgainWhenAnotherRuleDecides) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
-  Apply({Audited(kNamespaces)});
+  Apply({Audited()});
   EXPECT_EQ(Output("policy status -flows -log"), "");
   EXPECT_TRUE(Connects(etl, api));
   const std::string way = Format(
@@ -182,22 +185,14 @@ TEST_F(PolicyFlows, AreLoggedOnceAndAgainWhenAnotherRuleDecides) {
   EXPECT_EQ(logged["by"], "etl#0");
 }
 
-TEST_F(PolicyFlows, KeepTheNamesThatWereLogged) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
+TEST_F(RefusedFlows, KeepTheNamesThatWereLogged) {
   EXPECT_NE(Output("policy status -flows -log"), "");
-  Detach(DualStack(), As(etl.name(), etl));
+  Detach(DualStack(), As(etl_.name(), etl_));
   EXPECT_EQ(Flows()["flows"][0]["from"]["name"], "dev/etl/main");
   EXPECT_EQ(Output("policy status -flows -log"), "");
 }
 
-TEST_F(PolicyFlows, AreLoggedAgainAfterTheLogIsDamaged) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
+TEST_F(RefusedFlows, AreLoggedAgainAfterTheLogIsDamaged) {
   EXPECT_NE(Output("policy status -flows -log"), "");
   for (const char* const text : {"{",
                                  "[]",
@@ -208,25 +203,17 @@ TEST_F(PolicyFlows, AreLoggedAgainAfterTheLogIsDamaged) {
   }
 }
 
-TEST_F(PolicyFlows, ShowOnlyTheAddressOfARemovedAllocation) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
-  Detach(DualStack(), As(etl.name(), etl));
+TEST_F(RefusedFlows, ShowOnlyTheAddressOfARemovedAllocation) {
+  Detach(DualStack(), As(etl_.name(), etl_));
 
   const json flow = Flows()["flows"][0];
   EXPECT_EQ(flow["from"]["job"], nullptr);
-  EXPECT_EQ(flow["from"]["address"], AddressOfNode(etl));
+  EXPECT_EQ(flow["from"]["address"], AddressOfNode(etl_));
   EXPECT_EQ(flow["entry"], nullptr);
 }
 
 // Somebody has put a set of another shape in the place of ours.
-TEST_F(PolicyFlows, AreLeftOutIfTheirSetHasAnotherShape) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
+TEST_F(RefusedFlows, AreLeftOutIfTheirSetHasAnotherShape) {
   host().Nft(
       "flush chain inet nomad-bridge refuse_noted; flush chain inet nomad-bridge drop_noted; "
       "delete set inet nomad-bridge refused_flows4; add set inet nomad-bridge refused_flows4 "
@@ -234,7 +221,7 @@ TEST_F(PolicyFlows, AreLeftOutIfTheirSetHasAnotherShape) {
   EXPECT_EQ(Flows()["flows"].size(), 0U);
   EXPECT_THAT(RunLine("policy status"), Exits(1, Err(HasSubstr("nomad-bridge reconcile"))));
   EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  EXPECT_FALSE(Connects(etl, api));
+  EXPECT_FALSE(Connects(etl_, api_));
   EXPECT_EQ(Flows()["flows"].size(), 1U);
 }
 
@@ -243,26 +230,14 @@ TEST_F(PolicyFlows, SayThatNoPoliciesWereApplied) {
               Exits(0, Err(HasSubstr("no policies were applied"))));
 }
 
-TEST_F(PolicyFlows, AreNotTakenForElementsWithoutAnOwner) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
-
+TEST_F(RefusedFlows, AreNoElementsWithoutAnOwnerAndComeBackWithASavedRuleset) {
   EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("nothing to repair"));
   EXPECT_EQ(Flows()["flows"].size(), 1U);
-}
-
-TEST_F(PolicyFlows, ComeBackWithASavedRuleset) {
-  const Node& api = Start("prod", "api");
-  const Node& etl = Start("dev", "etl");
-  Apply({kNamespaces});
-  EXPECT_FALSE(Connects(etl, api));
   host().Shell("nft list ruleset > /run/saved; nft flush ruleset; nft -f /run/saved");
 
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   EXPECT_EQ(Flows()["flows"].size(), 1U);
-  EXPECT_FALSE(Connects(etl, api));
+  EXPECT_FALSE(Connects(etl_, api_));
   host().Shell("nft flush ruleset");
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   EXPECT_THAT(Output("policy status -flows"), HasSubstr("their rules are in the kernel since 20"));
@@ -321,7 +296,7 @@ TEST_F(PolicyFlows, DryRunListsWhatTheFilesWouldRefuse) {
   const Node& api = Start("prod", "api");
   const Node& etl = Start("dev", "etl");
   const Node& scraper = Start("infra", "prometheus");
-  Apply({Audited(kNamespaces)});
+  Apply({Audited()});
   EXPECT_TRUE(Connects(etl, api, 6));
   host().Must(Words("conntrack -F"));  // only the kernel's flows know that connection
   EXPECT_TRUE(Connects(scraper, api));
@@ -346,14 +321,14 @@ TEST_F(PolicyFlows, DryRunListsWhatTheFilesWouldRefuse) {
   }
   WritePolicies({wider});
   EXPECT_THAT(Run({"policy", "apply", "-dry-run", kDirectory}), Exits(0));
-  WritePolicies({Audited(kNamespaces)});
+  WritePolicies({Audited()});
   EXPECT_THAT(Run({"policy", "apply", "-dry-run", kDirectory}), Exits(0));
 }
 
 TEST_F(PolicyFlows, ApplyShowsChangesByGroup) {
   Start("prod", "api");
   Start("prod", "db");
-  WritePolicies({Audited(kNamespaces)});
+  WritePolicies({Audited()});
   const Outcome applied = Run({"policy", "apply", kDirectory});
   EXPECT_THAT(applied, Exits(0, Err(HasSubstr("nothing is closed"))));
   EXPECT_THAT(applied.out, ::testing::ContainsRegex("prod +api +main +1 +- -> namespaces"));

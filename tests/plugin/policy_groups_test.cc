@@ -2,7 +2,6 @@
 // assigned: broadcast, multicast, frames to another address than their receiver's.
 #include "tests/plugin/policy_world.h"
 #include "tests/support/frames.h"
-#include "tests/support/named.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -45,20 +44,8 @@ while ends < 2:
             print(word)
 )";
 
-struct Setting : Named {
-  const char* bridge_nf_call;
-  bool drops_forwarded;
-};
-
-class PolicyGroups : public PolicyWorld, public ::testing::WithParamInterface<Setting> {
+class PolicyGroups : public PolicyGround {
  protected:
-  PolicyGroups() {
-    SetBridgeNf(GetParam().bridge_nf_call);
-    if (GetParam().drops_forwarded) {
-      DropForwarded();
-    }
-  }
-
   void StartHearing(const Node& node) {
     fs::remove("/run/hears");
     hears_.emplace(
@@ -132,9 +119,8 @@ TEST_P(PolicyGroups, ReachWhatNoPolicyCloses) {
   StartHearing(api);
   SayToGroups(dev, "dev");
   EXPECT_THAT(Heard(api), UnorderedElementsAreArray(ToGroups("dev")));
-  json audited = kNamespaces;
+  json audited = Audited();
   audited["name"] = "audited";
-  audited["mode"] = "audit";
   Apply({policy, audited});
   StartHearing(api);
   SayToGroups(dev, "dev");
@@ -193,9 +179,9 @@ TEST_P(PolicyGroups, CannotBeHiddenByAnotherAddress) {
 
 INSTANTIATE_TEST_SUITE_P(Of,
                          PolicyGroups,
-                         ::testing::Values(Setting{{"BridgeNfCallOff"}, "0", false},
-                                           Setting{{"BridgeNfCallOn"}, "1", false},
-                                           Setting{{"BridgeNfCallOnForwardDrops"}, "1", true}),
+                         ::testing::Values(Ground{{"BridgeNfCallOff"}, "0"},
+                                           Ground{{"BridgeNfCallOn"}, "1"},
+                                           Ground{{"BridgeNfCallOnForwardDrops"}, "1", true}),
                          kNameOf);
 
 }  // namespace

@@ -57,14 +57,36 @@ TEST_F(PolicyLife, ExamplesAreAsTheSchemaSaysAndCanBeApplied) {
                               HasSubstr("tcp/8080 from namespace=prod job=lb")))));
 }
 
-TEST_F(PolicyLife, AMistakeInAFileChangesNothing) {
+// The file is named, and what is in force stays.
+TEST_F(PolicyLife, ABadFileChangesNothing) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
   Apply({kNamespaces});
   const std::string before = ListWithoutFlows();
-  ReplaceFile(Cat(kDirectory, "/typo.json"), "{ \"version\": 1,\n  \"polcies\": [] }");
-  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(HasSubstr("typo.json:2:3: "))));
-  EXPECT_EQ(ListWithoutFlows(), before);
+  const auto compiled = FindFile(kCompiled);
+  ASSERT_TRUE(compiled);
+  const auto allow = [](const std::string& name, const std::string& ports) {
+    return Format(R"({"version": 1, "policies": [{"name": "{}", "to": {"namespace": "*"},
+      "allow": [{"from": ["any"], "ports": ["{}"]}]}]})",
+                  name,
+                  ports);
+  };
+  for (const auto& [text, says] :
+       {std::pair(allow("namespaces", "tcp"), std::string("'namespaces' is defined twice")),
+        std::pair(allow("b", "tcp/90-80"), std::string("'tcp/90-80'")),
+        std::pair(allow("b", "tcp/70000"), std::string("'tcp/70000'")),
+        std::pair(std::string(1 << 20, '['), std::string("typo.json:1:")),
+        std::pair(std::string(R"({"version": 1, "policies": [)"), std::string("typo.json:1:")),
+        std::pair(std::string("{ \"version\": 1,\n  \"polcies\": [] }"),
+                  std::string("typo.json:2:3: "))}) {
+    ReplaceFile(Cat(kDirectory, "/typo.json"), text);
+    EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(HasSubstr(says))));
+    EXPECT_EQ(ListWithoutFlows(), before);
+    EXPECT_EQ(FindFile(kCompiled), compiled);
+  }
+  EXPECT_THAT(RunLine(Cat("policy apply ", kDirectory, "/typo.json")),
+              Exits(1, Err(HasSubstr("directory"))));
+  EXPECT_EQ(FindFile(kCompiled), compiled);
   EXPECT_FALSE(Reaches(dev, api));
 }
 
@@ -222,8 +244,10 @@ TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
 
+// An empty directory is what docs/moving.md says to apply before an older release takes over.
 TEST_F(PolicyLife, RulesExistOnlyWithPolicies) {
-  Start("prod", "api");
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
   const std::string before = ListWithoutFlows();
   EXPECT_THAT(before, Not(HasSubstr("judge")));
   EXPECT_FALSE(FindStatus(kCompiled));
@@ -232,13 +256,7 @@ TEST_F(PolicyLife, RulesExistOnlyWithPolicies) {
   Apply({});
   EXPECT_EQ(ListWithoutFlows(), before);
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
-}
 
-// What docs/moving.md says to do before an older release takes over.
-TEST_F(PolicyLife, AnEmptyDirectoryRemovesAllPolicies) {
-  Node& api = Start("prod", "api");
-  Node& dev = Start("dev", "test");
-  const std::string before = ListWithoutFlows();
   Apply({kNamespaces});
   EXPECT_FALSE(Reaches(dev, api));
   EnsureDirectory("/run/no-policies");
@@ -281,9 +299,7 @@ TEST_F(PolicyLife, AnAuditedPolicyCountsAndLetsPass) {
   Node& api = Start("prod", "api");
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");
-  json audited = kNamespaces;
-  audited["mode"] = "audit";
-  Apply({audited});
+  Apply({Audited()});
   EXPECT_TRUE(Reaches(dev, api));
   EXPECT_TRUE(Reaches(lb, api));
   EXPECT_GE(StatusOf("namespaces").at("wouldBeRefused"), 4);
@@ -342,17 +358,6 @@ TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddAfterAReboot) {
   EXPECT_FALSE(Reaches(dev, api));
 }
 
-TEST_F(PolicyLife, AForeignBridgeIsRefusedWithoutItsFlags) {
-  host().Must(Words("ip link add lan0 up type bridge"));
-  host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
-  Apply({kNamespaces});
-  const json config = DualStack({{"bridge", "lan0"}});
-  EXPECT_THAT(RunPlugin("ADD", config, As("a", container(), LabelsOf("prod", "a"))),
-              Fails(102, Msg(HasSubstr("lan0")), Details(HasSubstr("nf_call_iptables 1"))));
-  host().Must(Words("ip link set lan0 type bridge nf_call_iptables 1 nf_call_ip6tables 1"));
-  EXPECT_EQ(RunPlugin("ADD", config, As("a", container(), LabelsOf("prod", "a"))).exit_code, 0);
-}
-
 // Nobody is let in for a moment: a client that is refused by both policies tries all the time, and
 // is refused all the time.
 TEST_F(PolicyLife, ARefusalInOldAndNewPoliciesHoldsDuringApply) {
@@ -370,8 +375,6 @@ TEST_F(PolicyLife, ARefusalInOldAndNewPoliciesHoldsDuringApply) {
 
 TEST_F(PolicyLife, ApplyWorksWhileAllocationsComeAndGo) {
   Apply({kNamespaces});
-  json audited = kNamespaces;
-  audited["mode"] = "audit";
   std::vector<Process> running;
   std::vector<std::string> names;
   for (int i = 0; i < 12; ++i) {
@@ -381,7 +384,7 @@ TEST_F(PolicyLife, ApplyWorksWhileAllocationsComeAndGo) {
                     DualStack(),
                     As(node.name(), node, LabelsOf(i % 2 == 0 ? "prod" : "dev", Cat("j", i)))));
     if (i % 4 == 3) {
-      Apply({i % 8 == 3 ? audited : kNamespaces});
+      Apply({i % 8 == 3 ? Audited() : kNamespaces});
     }
   }
   for (Process& process : running) {

@@ -5,18 +5,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-// The list of a network "web" with its own bridge, made by the reference's names.
-const json kBridge = {
-    {"cniVersion", "1.0.0"},
-    {"name", "web"},
-    {"type", "bridge"},
-    {"bridge", "web0"},
-    {"isGateway", true},
-    {"isDefaultGateway", true},
-    {"ipam",
-     {{"type", "host-local"},
-      {"ranges", {{{{"subnet", "10.88.0.0/24"}}}, {{{"subnet", "fd00:88::/64"}}}}}}}};
-
 json Chained(const std::string& type, const json& result) {
   json config = {{"cniVersion", "1.0.0"}, {"name", "web"}, {"type", type}, {"prevResult", result}};
   if (type == "portmap") {
@@ -42,13 +30,13 @@ class PolicyLists : public PolicyWorld, public ::testing::WithParamInterface<con
     EXPECT_EQ(outcome.exit_code, 0) << name << ' ' << outcome;
     return outcome;
   }
-  // An allocation of the list `bridge`, `more`.
+  // An allocation of the list `bridge`, `more`, with a bridge of its own.
   Node& StartIn(const std::string& nomad_namespace,
                 const std::string& job,
                 const std::vector<std::string>& more = {}) {
     Node& node = AddContainer(Cat(nomad_namespace, '-', job));
     const Variables variables = Of(node, nomad_namespace, job);
-    results_[node.name()] = json::parse(MustRunAs("bridge", "ADD", kBridge, variables).out);
+    results_[node.name()] = json::parse(MustRunAs("bridge", "ADD", kWebBridge, variables).out);
     for (const std::string& type : more) {
       MustRunAs(type, "ADD", Chained(type, results_.at(node.name())), variables);
     }
@@ -98,7 +86,7 @@ TEST_P(PolicyLists, LeaveNothingBehind) {
   ASSERT_THAT(ListWithoutFlows(), HasSubstr(address));
   const Variables variables = Of(api, "prod", "api");
   MustRunAs("portmap", "DEL", Chained("portmap", results_.at(api.name())), variables);
-  MustRunAs("bridge", "DEL", kBridge, variables);
+  MustRunAs("bridge", "DEL", kWebBridge, variables);
   EXPECT_THAT(ListWithoutFlows(), Not(HasSubstr(address)));
   EXPECT_THAT(host().Must(Words("nft list table bridge nomad-bridge")), Not(HasSubstr(address)));
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
@@ -122,9 +110,9 @@ TEST_P(PolicyLists, NoMistakeInItsArgumentsHidesAnAllocation) {
 TEST_P(PolicyLists, AreRefusedWhilePoliciesAreRequired) {
   const NodeConfig config(R"({"policy": {"required": true}})");
   Node& api = AddContainer("api");
-  EXPECT_THAT(RunPlugin("ADD", kBridge.dump(), Of(api, "prod", "api"), "bridge"), Fails(11));
+  EXPECT_THAT(RunPlugin("ADD", kWebBridge.dump(), Of(api, "prod", "api"), "bridge"), Fails(11));
   Apply({kNamespaces});
-  EXPECT_EQ(RunPlugin("ADD", kBridge.dump(), Of(api, "prod", "api"), "bridge").exit_code, 0);
+  EXPECT_EQ(RunPlugin("ADD", kWebBridge.dump(), Of(api, "prod", "api"), "bridge").exit_code, 0);
 }
 
 // As behind another plugin's bridge.
@@ -182,9 +170,7 @@ TEST_P(PolicyLists, GoOnWithoutFirewallWhereForwardedPacketsAreDropped) {
   Node& api = StartIn("prod", "api");
   Node& dev = StartIn("dev", "etl");
   ASSERT_TRUE(Reaches(dev, api));
-  json audited = kNamespaces;
-  audited["mode"] = "audit";
-  Apply({audited});
+  Apply({Audited()});
   EXPECT_TRUE(Reaches(dev, api));
   Node& late = StartIn("dev", "late");
   EXPECT_TRUE(Reaches(late, api));

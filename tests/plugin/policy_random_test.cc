@@ -30,17 +30,6 @@ class PolicyRandom : public PolicyWorld, public ::testing::WithParamInterface<in
 
   // ---- allocations
 
-  [[nodiscard]] static json Web() {
-    return {{"cniVersion", "1.0.0"},
-            {"name", "web"},
-            {"type", "bridge"},
-            {"bridge", "web0"},
-            {"isGateway", true},
-            {"isDefaultGateway", true},
-            {"ipam",
-             {{"type", "host-local"},
-              {"ranges", {{{{"subnet", "10.88.0.0/24"}}}, {{{"subnet", "fd00:88::/64"}}}}}}}};
-  }
   void StartAny() {
     const std::string name = Cat("a", allocations_.size());
     Node& node = AddContainer(name);
@@ -49,7 +38,7 @@ class PolicyRandom : public PolicyWorld, public ::testing::WithParamInterface<in
     const bool is_web = OneOf(2);
     json result;
     if (is_web) {
-      result = json::parse(RunPlugin("ADD", Web().dump(), variables, "bridge").out);
+      result = json::parse(RunPlugin("ADD", kWebBridge.dump(), variables, "bridge").out);
       if (OneOf(2)) {
         json chained = {{"cniVersion", "1.0.0"}, {"name", "web"}, {"prevResult", result}};
         chained["type"] = "firewall";

@@ -2,7 +2,6 @@
 // and to the node; with and without the sysctls of br_netfilter.
 #include "tests/plugin/policy_world.h"
 #include "tests/support/frames.h"
-#include "tests/support/named.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -42,20 +41,8 @@ constexpr const char* kNothing = "False False\n";
   return Cat(MacOf(node, ifname).LinkLocal(), "%eth0");
 }
 
-struct Setting : Named {
-  const char* bridge_nf_call;
-  bool drops_forwarded;  // iptables' chains FORWARD, unless a rule lets it pass
-};
-
-class PolicyTraffic : public PolicyWorld, public ::testing::WithParamInterface<Setting> {
+class PolicyTraffic : public PolicyGround {
  protected:
-  PolicyTraffic() {
-    SetBridgeNf(GetParam().bridge_nf_call);
-    if (GetParam().drops_forwarded) {
-      DropForwarded();
-    }
-  }
-
   [[nodiscard]] static std::string AskFrom(const Node& from,
                                            const std::string& source,
                                            const std::string& to) {
@@ -247,9 +234,7 @@ TEST_P(PolicyTraffic, AuditChangesNothingForNeighbours) {
   if (std::string_view(GetParam().bridge_nf_call) == "0") {
     ASSERT_TRUE(Soon(is_reached)) << "before";  // duplicate address detection takes a while
   }
-  json audited = kNamespaces;
-  audited["mode"] = "audit";
-  Apply({audited});
+  Apply({Audited()});
   EXPECT_TRUE(Soon(is_reached));
   EXPECT_TRUE(Reaches(dev, api));
 }
@@ -297,10 +282,10 @@ TEST_P(PolicyTraffic, LinkLocalAddressesAreClosedOnABridgeWithoutAGateway) {
 
 INSTANTIATE_TEST_SUITE_P(Of,
                          PolicyTraffic,
-                         ::testing::Values(Setting{{"BridgeNfCallOff"}, "0", false},
-                                           Setting{{"BridgeNfCallOn"}, "1", false},
-                                           Setting{{"BridgeNfCallOffForwardDrops"}, "0", true},
-                                           Setting{{"BridgeNfCallOnForwardDrops"}, "1", true}),
+                         ::testing::Values(Ground{{"BridgeNfCallOff"}, "0"},
+                                           Ground{{"BridgeNfCallOn"}, "1"},
+                                           Ground{{"BridgeNfCallOffForwardDrops"}, "0", true},
+                                           Ground{{"BridgeNfCallOnForwardDrops"}, "1", true}),
                          kNameOf);
 
 }  // namespace

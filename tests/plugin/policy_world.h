@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/named.h"
 
 namespace nomad_bridge::test {
 
@@ -126,11 +127,44 @@ class PolicyWorld : public CliWorld {
 inline const json kNamespaces = {{"name", "namespaces"},
                                  {"to", {{"namespace", "*"}}},
                                  {"allow", {{{"from", {"same-namespace"}}}}}};
-// The same for these ports alone.
+// `policy` in audit: it notes what it would refuse, and lets it pass.
+inline json Audited(json policy = kNamespaces) {
+  policy["mode"] = "audit";
+  return policy;
+}
+// kNamespaces for these ports alone.
 inline const json kNamespacesByPort = [] {
   json policy = kNamespaces;
   policy["allow"][0]["ports"] = {"tcp/1-1000"};
   return policy;
 }();
+
+// The bridge of a network "web", by the reference's name.
+inline const json kWebBridge = {
+    {"cniVersion", "1.0.0"},
+    {"name", "web"},
+    {"type", "bridge"},
+    {"bridge", "web0"},
+    {"isGateway", true},
+    {"isDefaultGateway", true},
+    {"ipam",
+     {{"type", "host-local"},
+      {"ranges", {{{{"subnet", "10.88.0.0/24"}}}, {{{"subnet", "fd00:88::/64"}}}}}}}};
+
+// What the machine does with packets that pass a bridge, and with those that it forwards.
+struct Ground : Named {
+  const char* bridge_nf_call;
+  bool drops_forwarded = false;  // iptables' chains FORWARD, unless a rule lets it pass
+};
+
+class PolicyGround : public PolicyWorld, public ::testing::WithParamInterface<Ground> {
+ protected:
+  PolicyGround() {
+    SetBridgeNf(GetParam().bridge_nf_call);
+    if (GetParam().drops_forwarded) {
+      DropForwarded();
+    }
+  }
+};
 
 }  // namespace nomad_bridge::test
