@@ -49,37 +49,6 @@ TEST_F(Cnitool, AddsChecksAndDeletesEveryList) {
   }
 }
 
-TEST_F(Cnitool, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
-  json alone = Conflist("nomad_bridge");
-  alone["cniVersion"] = "0.4.0";
-  // What Nomad's list sets differently from our defaults.
-  alone["plugins"][0]["hairpinMode"] = false;
-  alone["plugins"][0]["inbound"] = "any";
-  alone["plugins"][0]["sourceCheck"] = false;
-  alone["plugins"][0]["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}};
-  const auto made_by = [&](const json& list) {
-    UseList(list);
-    const json result = Add();
-    {
-      const Server server = ServePage();
-      EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page") << list;
-      EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page") << list;
-    }
-    const Snapshot network = TakeSnapshot().Of({"host ", "outside ", "container "});
-    Must(Invocation("del"));
-    // The network's leases go with its last DEL, so the next one gets the same address.
-    host().Must(Words("test ! -e /var/run/cni/nomad"));
-    container().Must({"ip", "link", "set", "lo", "down"});
-    return std::pair(result, network);
-  };
-
-  const auto [one_result, one_network] = made_by(alone);
-  const auto [five_result, five_network] = made_by(Conflist("nomad_builtin_bridge"));
-
-  EXPECT_TRUE(Unchanged(one_network, five_network));
-  EXPECT_EQ(one_result, five_result);
-}
-
 TEST_F(Cnitool, CheckNamesWhatIsMissing) {
   UseList(Conflist("nomad_builtin_bridge"));
   Add();

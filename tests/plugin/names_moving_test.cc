@@ -149,8 +149,6 @@ TEST_F(ReferenceAttachment, LeavesTheOperatorsRuleForItsAddressAlone) {
   EXPECT_THAT(RulesWith("mine"), SizeIs(1));
 }
 
-// Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
-// id, no DEL. The reference host-local refuses that as a duplicate for ever.
 // Interface numbers are chosen by anybody who may make interfaces.
 TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutItsForgedNeighbour) {
   const Attached forger = MustAdd(Theirs(), Allocation("forger", container(), 7070));
@@ -168,6 +166,8 @@ TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutItsForgedNeighbour) {
   EXPECT_TRUE(Ping(neighbour, kOutsideIp4));
 }
 
+// Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
+// id, no DEL. The reference host-local refuses that as a duplicate for ever.
 TEST_F(ReferenceAttachment, IsTakenOverByAnAddInANewNamespace) {
   Node& old_container = AddContainer("old");
   MustAdd(Theirs(), Allocation("alloc-1", old_container, 7070));
