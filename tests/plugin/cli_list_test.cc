@@ -126,20 +126,12 @@ TEST_F(List, LeavesOutTheAddressesOfAnotherIpamPlugin) {
 TEST_F(List, IsFilteredByGlobs) {
   AttachTwo();
   const std::string veth = ListJson("job=billing").at("attachments").at(0).at("hostVeth");
-  for (const std::string& filter : {std::string("job=bill*"),
-                                    std::string("billing"),
-                                    std::string("alloc=5f3c*"),
-                                    std::string("port=8080"),
-                                    std::string("addr=172.26.64.2"),
-                                    std::string("addr=172.26.64.2/32"),
-                                    std::string("addr=fd00:26::2/128"),
-                                    std::string("addr=fd00:26::2"),
-                                    Cat("veth=", veth),
-                                    std::string("job=billing job=nothing"),
-                                    std::string("billing job=nothing"),
-                                    std::string("ns=default,job=bill*"),
-                                    std::string("job=nothing,job=billing"),
-                                    std::string("ns=def* group=a?i net=nomad state=ok port=*")}) {
+  const std::string filters =
+      "job=bill*; billing; alloc=5f3c*; port=8080; addr=172.26.64.2; addr=172.26.64.2/32; "
+      "addr=fd00:26::2/128; addr=fd00:26::2; job=billing job=nothing; billing job=nothing; "
+      "ns=default,job=bill*; job=nothing,job=billing; "
+      "ns=def* group=a?i net=nomad state=ok port=*; veth=";
+  for (const std::string& filter : SplitFields(Cat(filters, veth), ";")) {
     const json found = ListJson(filter).at("attachments");
     ASSERT_EQ(found.size(), 1U) << filter;
     EXPECT_EQ(found.at(0).at("allocation"), kAllocation) << filter;
@@ -151,13 +143,8 @@ TEST_F(List, IsFilteredByGlobs) {
 TEST_F(List, TakesTheNamesOfOtherCommands) {
   AttachTwo();
   const std::string veth = ListJson("job=billing").at("attachments").at(0).at("hostVeth");
-  for (const std::string& name : {std::string("8080"),
-                                  std::string("172.26.64.2"),
-                                  std::string("fd00:26:0::2"),
-                                  std::string("billing/api"),
-                                  std::string("bill"),
-                                  std::string("5f3c"),
-                                  veth}) {
+  for (const std::string& name :
+       Words(Cat("8080 172.26.64.2 fd00:26:0::2 billing/api bill 5f3c ", veth))) {
     EXPECT_EQ(Output(Cat("list -q ", name)), Cat(kAllocation, '\n')) << name;
   }
   EXPECT_EQ(ListJson("api").at("attachments").size(), 2U) << "their group";

@@ -234,6 +234,8 @@ TEST_F(ForeignFirewall, LetsUsThroughIfItAcceptsOurMark) {
 })");
   Attach(PublishingConfig());
   ExpectBothWays();
+  EXPECT_THAT(RunLine("doctor forward.foreign").out, Not(HasSubstr("mine")));
+  EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/path"), json::array());
 }
 
 TEST_F(ForeignFirewall, LetsUsThroughIfAJumpedChainAcceptsOurMark) {

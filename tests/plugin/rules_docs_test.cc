@@ -66,29 +66,19 @@ TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
   ASSERT_NE(begin, std::string::npos) << table;
   const std::string chain = table.substr(begin + 7, table.find(' ', begin + 7) - begin - 7);
   std::string listed;
-  for (const std::string& name : {std::string("admit"),
-                                  std::string("admit_to_node"),
-                                  std::string("judge"),
-                                  std::string("judge_to_node"),
-                                  std::string("unknown"),
-                                  std::string("goes_on"),
-                                  std::string("answers"),
-                                  std::string("refuse"),
-                                  std::string("refuse_noted"),
-                                  std::string("note_audited"),
-                                  chain,
-                                  Cat(chain, "-probes"),
-                                  Cat(chain, "-answers")}) {
-    listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
-  }
+  const auto list_chains = [&](const std::string& family, const std::string& names) {
+    for (const std::string& name : Words(names)) {
+      listed += host().Must({"nft", "list", "chain", family, "nomad-bridge", name});
+    }
+  };
+  list_chains("inet",
+              Format("admit admit_to_node judge judge_to_node unknown goes_on answers refuse "
+                     "refuse_noted note_audited {} {}-probes {}-answers",
+                     chain,
+                     chain,
+                     chain));
   listed += host().Must(Words("nft list map inet nomad-bridge in4"));
-  for (const std::string& name : {std::string("from_judged"),
-                                  std::string("link_local"),
-                                  std::string("to_judged"),
-                                  chain,
-                                  std::string("forward")}) {
-    listed += host().Must({"nft", "list", "chain", "bridge", "nomad-bridge", name});
-  }
+  list_chains("bridge", Format("from_judged link_local to_judged {} forward", chain));
   EXPECT_EQ(ReadFixture("../docs/inside/ruleset/policies.nft"), listed);
 }
 

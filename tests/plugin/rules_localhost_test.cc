@@ -71,11 +71,6 @@ TEST_P(Localhost, IsClosedWhileOurTablesAreFlushed) {
   EXPECT_THAT(server.Heard(), ElementsAre("172.26.64.2", "172.26.64.2", "172.26.64.2"));
 }
 
-TEST_P(Localhost, ReachesPublishedPortsFromTheNode) {
-  Serve(container(), Protocol::kTcp, {"172.26.64.2"}, 80, "web");
-  EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "web");
-}
-
 TEST_P(Localhost, GetsAMissingFilterBackWithTheNextAdd) {
   host().Must({"tc", "qdisc", "delete", "dev", "nomad", "clsact"});
   Attach(Publish({Port(8081, 80)}, Unchecked()), As("third", AddContainer("third")));

@@ -34,18 +34,13 @@ TEST_F(HostPort, IsRefusedOnOneAddressIfTakenOnAll) {
   }
 }
 
-TEST_F(HostPort, IsRefusedOnAllAddressesIfTakenOnOne) {
+TEST_F(HostPort, IsRefusedOnAllAddressesIfTakenOnOneAlsoAfterAFlush) {
   Take(On(kHostIp4));
 
   EXPECT_THAT(
       MustRefuseOther(On("")),
       Msg(HasSubstr("host port tcp 8080 (as tcp 198.51.100.1:8080) is taken by job 'billing'")));
-}
-
-TEST_F(HostPort, IsRefusedOnAllAddressesAfterAFlushToo) {
-  Take(On(kHostIp4));
   host().Must({"nft", "flush", "ruleset"});
-
   EXPECT_EQ(ErrorCode(RunPlugin("ADD", On(""), As("other", other_))), 102);
 }
 
