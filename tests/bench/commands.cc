@@ -75,7 +75,6 @@ void MeasureCommands(const Options& options, std::ostream& out) {
   for (std::size_t i = 0; i < kMeasured.size(); ++i) {
     rows[i + 1].emplace_back(kMeasured[i].target);
   }
-  out << '\n';
   PrintTable(out, rows);
 }
 

@@ -38,14 +38,10 @@ test::Attached Contender::Attach() {
   return test::MustAdd(network_, Next());
 }
 
-void Contender::PopulateWith(const test::Network& network, int count) {
-  for (int i = 0; i < count; ++i) {
-    test::MustAdd(network, Next());
-  }
-}
-
 void Contender::Populate(int count) {
-  PopulateWith(network_, count);
+  for (int i = 0; i < count; ++i) {
+    test::MustAdd(network_, Next());
+  }
 }
 
 void Contender::GrowTo(int alive) {

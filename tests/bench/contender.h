@@ -71,7 +71,6 @@ class Contender {
  protected:
   // Makes `count` attachments that stay; the process is in the world.
   virtual void Populate(int count);
-  void PopulateWith(const test::Network& network, int count);
 
   // Of a fresh container, with one port published as tcp and as udp.
   [[nodiscard]] virtual test::Attached Next();

@@ -151,10 +151,7 @@ class Table {
     rows_.push_back(std::move(row));
   }
 
-  void Print(std::ostream& out) const {
-    out << '\n';
-    PrintTable(out, rows_);
-  }
+  void Print(std::ostream& out) const { PrintTable(out, rows_); }
 
  private:
   // Again where a packet was lost: what bridges flood to hundreds of ports can fill the backlog of

@@ -128,7 +128,6 @@ void CompareLeases(const Options& options) {
     rows.push_back(
         CompareLeasesOf(options, [&] { return MakeOurs("nomad-bridge", options.binary); }));
   }
-  std::cout << '\n';
   PrintTable(std::cout, rows);
 }
 
@@ -151,7 +150,6 @@ void CompareParallel(const Options& options) {
     const auto& [add, del] = rates[i];
     rows.push_back({contenders[i]->name(), Number(add.Median()), Number(del.Median())});
   }
-  std::cout << '\n';
   PrintTable(std::cout, rows);
 }
 

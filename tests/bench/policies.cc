@@ -192,7 +192,6 @@ void MeasurePolicies(const Options& options, std::ostream& out) {
                   "-",
                   "-",
                   "-"});
-  out << '\n';
   PrintTable(out, rows);
 }
 

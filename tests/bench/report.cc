@@ -80,9 +80,7 @@ void Report::AddCosts() {
 }
 
 void Report::Print(std::ostream& out) const {
-  out << '\n';
   PrintTable(out, times_);
-  out << '\n';
   PrintTable(out, costs_);
   out << '\n' << notes_;
 }
@@ -94,6 +92,7 @@ nlohmann::ordered_json Machine() {
 }
 
 void PrintTable(std::ostream& out, const std::vector<Row>& rows) {
+  out << '\n';
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

@@ -43,7 +43,8 @@ class Report {
 
 // Where it was measured: {"cpus", "kernel"}.
 [[nodiscard]] nlohmann::ordered_json Machine();
-// Columns as wide as need be, the first one left-aligned, a line below the first row.
+// After an empty line. Columns as wide as need be, the first one left-aligned, a line below the
+// first row.
 void PrintTable(std::ostream& out, const std::vector<Row>& rows);
 // "12.3": as many digits as mean something.
 [[nodiscard]] std::string Number(double value);

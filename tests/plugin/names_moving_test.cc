@@ -14,13 +14,6 @@ class ReferenceAttachment : public MovingWorld {
   }
 
   std::string Iptables() { return host().Must({"iptables-save"}); }
-
-  // A command of ours for people.
-  Outcome Show(const std::vector<std::string>& arguments) {
-    Command command = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
-    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
-    return Execute(command);
-  }
 };
 
 TEST_F(ReferenceAttachment, KeepsWorkingBesideOursAndIsRemovedByOurDel) {
@@ -75,7 +68,7 @@ TEST_F(ReferenceAttachment, IsListedWhileItRuns) {
   Node& ours = AddContainer("ours");
   MustAdd(Ours(), Allocation("ours", ours, 8080));
 
-  const json listed = Show({"list", "-json"}).json.at("attachments");
+  const json listed = Run({"list", "-json"}).json.at("attachments");
   ASSERT_EQ(listed.size(), 2U) << listed;
   const json& shown = listed.at(listed.at(0).at("state") == "ok" ? 1 : 0);
   EXPECT_EQ(shown.at("state"), "reference");
@@ -99,18 +92,18 @@ TEST_F(ReferenceAttachment, IsListedWhileItRuns) {
                                    port("udp", nullptr, 7070, "fd00:26::2", 80)));
 
   for (const char* const name : {kMoved, "7070", "172.26.64.2"}) {
-    EXPECT_THAT(Show({"inspect", name}),
+    EXPECT_THAT(Run({"inspect", name}),
                 Exits(0,
                       Out(AllOf(HasSubstr(kMoved),
                                 HasSubstr("tcp 0.0.0.0:7070 -> 172.26.64.2:80"),
                                 HasSubstr("reference")))))
         << name;
   }
-  EXPECT_THAT(Show({"list", "state=reference"}),
+  EXPECT_THAT(Run({"list", "state=reference"}),
               Exits(0, Out(AllOf(HasSubstr("7070->80/tcp,udp"), HasSubstr(" reference\n")))));
 
   MustDelFrom(Ours(), old);
-  EXPECT_EQ(Show({"list", "-json"}).json.at("attachments").size(), 1U);
+  EXPECT_EQ(Run({"list", "-json"}).json.at("attachments").size(), 1U);
 }
 
 // A node that was moved in two steps: our firewall and portmap first, our bridge later.
@@ -231,7 +224,7 @@ table ip cni_hostport {
   }
 }
 )");
-  EXPECT_THAT(Show({"list"}), Exits(0, Out(HasSubstr("198.51.100.1:53->5353/udp 8080->80/tcp"))));
+  EXPECT_THAT(Run({"list"}), Exits(0, Out(HasSubstr("198.51.100.1:53->5353/udp 8080->80/tcp"))));
 }
 
 TEST_F(ReferenceAttachment, LosesItsNftablesRulesByOurDel) {

@@ -2,11 +2,11 @@
 // Nomad's own list before the move; our plugins run it after the move.
 #pragma once
 
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 
-class MovingWorld : public World {
+class MovingWorld : public CliWorld {
  protected:
   [[nodiscard]] Network Theirs() const { return {.list = list_, .path = kReferenceDirectory}; }
   [[nodiscard]] Network Ours() const { return ByOurs(list_); }

@@ -151,6 +151,9 @@ TEST_F(Doctor, NamesThePlaceInTheNodesConfigThatMakesAddsFail) {
     EXPECT_EQ(found.at("verdict"), "fail");
     EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(what));
     EXPECT_EQ(found.at("advice"), "correct the file there");
+    EXPECT_THAT(
+        Examine("policy"),
+        Exits(0, Out(HasSubstr(std::string(what).substr(std::string(what).find(": ") + 2)))));
   }
 }
 

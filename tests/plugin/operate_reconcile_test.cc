@@ -1,6 +1,7 @@
 // nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired,
 // without an ADD or a CHECK.
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
@@ -110,26 +111,29 @@ std::array<UniqueFd, 2> FullPipe() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+// Starts a command that writes to `pipe` by `fd`, and waits until it is in write(2).
+Process StartBlocked(Command command, int fd, const std::array<UniqueFd, 2>& pipe) {
+  command.in_child = [&] { ::dup2(pipe[1].get(), fd); };
+  Process blocked = Process::Start(command);
+  const std::string call = Cat("/proc/", blocked.pid(), "/syscall");
+  EXPECT_TRUE(Soon([&] {
+    return FindFile(call).value_or("").starts_with(Format("{} 0x{} ", SYS_write, fd));
+  })) << command.argv.back();
+  return blocked;
+}
+
 // reconcile repairs the rules, the ADD takes back what a dead one has: each has something to say of
 // what it does under a lock, and nobody reads that.
 TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
   AttachAll();
   AttachDead("dead", Publish({Port(9191, 80)}));
   const std::array<UniqueFd, 2> pipe = FullPipe();
-  std::vector<Process> blocked;
-  const auto start_blocked = [&](Command command) {
-    command.in_child = [&] { ::dup2(pipe[1].get(), STDERR_FILENO); };
-    blocked.push_back(Process::Start(command));
-    const std::string call = Cat("/proc/", blocked.back().pid(), "/syscall");
-    ASSERT_TRUE(Soon([&] {
-      const std::vector<std::string> words = Words(FindFile(call).value_or(""));
-      return words.size() > 1 && words[1] == "0x2";  // in write(2) to stderr
-    })) << command.argv.back();
-  };
   host().Shell("nft flush table inet nomad-bridge; ip link set nomad down");
-  start_blocked(Line({"reconcile"}));
-  start_blocked(
-      PluginCommand("ADD", Publish({Port(9191, 80)}).dump(), As("waits", AddContainer("waits"))));
+  const Process reconcile = StartBlocked(Line({"reconcile"}), STDERR_FILENO, pipe);
+  const Process add = StartBlocked(
+      PluginCommand("ADD", Publish({Port(9191, 80)}).dump(), As("waits", AddContainer("waits"))),
+      STDERR_FILENO,
+      pipe);
 
   const auto start = std::chrono::steady_clock::now();
   Attach(DualStack(), As("later", AddContainer("later")));
@@ -143,14 +147,7 @@ TEST_F(UnreadResult, DoesNotDelayADel) {
   UseOnce(Config());
   const Snapshot before = TakeHostSnapshot();
   const std::array<UniqueFd, 2> pipe = FullPipe();
-  Command command = PluginCommand("ADD", Config().dump());
-  command.in_child = [&] { ::dup2(pipe[1].get(), STDOUT_FILENO); };
-  Process add = Process::Start(command);
-  const std::string call = Cat("/proc/", add.pid(), "/syscall");
-  ASSERT_TRUE(Soon([&] {
-    const std::vector<std::string> words = Words(FindFile(call).value_or(""));
-    return words.size() > 1 && words[0] == "1" && words[1] == "0x1";  // in write(2) to stdout
-  }));
+  const Process add = StartBlocked(PluginCommand("ADD", Config().dump()), STDOUT_FILENO, pipe);
 
   const auto start = std::chrono::steady_clock::now();
   Detach(Config());

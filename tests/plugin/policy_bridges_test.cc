@@ -218,11 +218,5 @@ TEST_F(PolicyBridges, DoctorSaysThatRulesAreLost) {
                               HasSubstr("cannot read the policies in force")))));
 }
 
-// Else ADDs would pass that are to be refused.
-TEST_F(PolicyBridges, DoctorNamesAMistypedKeyOfTheNodesConfig) {
-  const NodeConfig config(R"({"policy": {"requird": true}})");
-  EXPECT_THAT(RunLine("doctor policy"), Exits(0, Out(HasSubstr("unknown key 'requird'"))));
-}
-
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,6 +1,5 @@
 // docs/firewall.md and docs/inside/ruleset/ show what the kernel holds, to the letter.
-#include "base/list.h"
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -18,7 +17,7 @@ std::string Block(const std::string& language) {
   return document.substr(text, document.find("```", text) - text);
 }
 
-class RulesDocument : public World {
+class RulesDocument : public CliWorld {
  protected:
   // The allocation of the document.
   RulesDocument() {
@@ -58,9 +57,7 @@ TEST_F(RulesDocument, ShowsTheRulesOfPolicies) {
   Node& node = AddContainer("prod");
   Attach(config,
          As("9d01c7e4", node, "NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=web;NOMAD_ALLOC_ID=9d01c7e4"));
-  Command apply = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
-  Append(apply.argv, {"policy", "apply", "/run/policy.d"});
-  ASSERT_THAT(Execute(apply), Exits(0));
+  ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
   const std::string table = ListTable();
   const std::size_t begin = table.find("\tchain in-");
   ASSERT_NE(begin, std::string::npos) << table;

@@ -60,15 +60,10 @@ TEST(PortMapping, RefusesUnknownProtocols) {
 }
 
 TEST(PortMapping, RefusesInvalidHostAddresses) {
-  for (const std::string& bad : std::vector<std::string>{"localhost",
-                                                         "10.0.0.256",
-                                                         "10.0.0.0/8",
-                                                         "fe80::1%eth0",
-                                                         "224.0.0.1",
-                                                         "ff02::1",
-                                                         "0.0.0.1",
-                                                         "0.255.0.7",
-                                                         "255.255.255.255"}) {
+  for (const std::string& bad :
+       SplitFields("localhost 10.0.0.256 10.0.0.0/8 fe80::1%eth0 224.0.0.1 ff02::1 0.0.0.1 "
+                   "0.255.0.7 255.255.255.255",
+                   " ")) {
     EXPECT_THAT(ErrorOf({On(bad, 8080, 80)}),
                 HasSubstr("invalid 'runtimeConfig.portMappings[2].hostIP': '" + bad + "'"));
   }

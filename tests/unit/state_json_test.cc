@@ -139,13 +139,10 @@ TEST(RecordJson, NamesAnInvalidValue) {
 }
 
 TEST(RecordJson, IsRefusedWithoutIdentityOrOrigin) {
-  for (const char* place : {"/id/network",
-                            "/id/container_id",
-                            "/id/ifname",
-                            "/origin/boot_id",
-                            "/origin/netns",
-                            "/id",
-                            "/origin"}) {
+  for (const std::string& place :
+       SplitFields("/id/network /id/container_id /id/ifname /origin/boot_id /origin/netns /id "
+                   "/origin",
+                   " ")) {
     const json::json_pointer pointer(place);
     json damaged = kFull;
     damaged.at(pointer.parent_pointer()).erase(pointer.back());

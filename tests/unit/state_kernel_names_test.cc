@@ -18,12 +18,10 @@ TEST(HostVethName, NeverChanges) {
 
 TEST(HostVethName, IsKnownByItsForm) {
   EXPECT_TRUE(state::IsHostVethName(state::HostVethName(kWho)));
-  for (const char* const other : {"veth",
-                                  "veth1234567890",
-                                  "veth1234567890ab",
-                                  "vethbca8776911g",
-                                  "vethBCA8776911E",
-                                  "tap0bca8776911e"}) {
+  for (const std::string& other :
+       SplitFields("veth veth1234567890 veth1234567890ab vethbca8776911g vethBCA8776911E "
+                   "tap0bca8776911e",
+                   " ")) {
     EXPECT_FALSE(state::IsHostVethName(other)) << other;
   }
 }
