@@ -5,6 +5,7 @@
 //            hidden.
 #pragma once
 
+#include "tests/clients/layer.h"
 #include "tests/plugin/pages_world.h"
 
 namespace nomad_bridge::test {
@@ -32,7 +33,7 @@ class ClientPage : public TypedPage {
  protected:
   explicit ClientPage(const std::string& heading)
       : TypedPage("docs/recipes.md", heading),
-        etc_({"-t", "overlay", "overlay", "-o", Layers()}, "/etc"),
+        etc_(LayerOver("/etc"), "/etc"),
         cgroups_({"-t", "tmpfs", "tmpfs"}, "/sys/fs/cgroup") {
     InstallPlugin();
     Must(InShell("nomad-bridge install /opt/cni/bin"));
@@ -53,13 +54,6 @@ class ClientPage : public TypedPage {
   }
 
  private:
-  static std::string Layers() {
-    EnsureDirectory("/run/etc");
-    EnsureDirectory("/run/etc/upper");
-    EnsureDirectory("/run/etc/work");
-    return "lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work";
-  }
-
   Mounted etc_;
   Mounted cgroups_;
 };

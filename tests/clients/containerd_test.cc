@@ -1,43 +1,26 @@
 // containerd's ctr, which attaches by go-cni, Nomad's own library.
-#include <sys/mount.h>
-
 #include "tests/clients/client_world.h"
 #include "tests/clients/containerd_daemon.h"
+#include "tests/clients/layer.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-// The directories that ctr is built with. They may be missing, or full of the machine's: a layer
-// over their parent keeps what we make there to ourselves, and an empty one hides what is there.
+// A directory that ctr is built with. It may be missing, or full of the machine's: a layer over its
+// parent keeps what we make there to ourselves, and an empty one hides what is there.
 class Cover {
  public:
-  Cover(const std::string& parent, const std::string& directory) {
-    const std::string layer = Cat("/run/layers", parent);
-    fs::create_directories(layer + "/upper");
-    fs::create_directories(layer + "/work");
-    Mount("overlay",
-          parent,
-          Cat("lowerdir=", parent, ",upperdir=", layer, "/upper,workdir=", layer, "/work"));
-    fs::create_directories(directory);
-    Mount("tmpfs", directory, "mode=0755");
-  }
-  Cover(const Cover&) = delete;
-  Cover& operator=(const Cover&) = delete;
-  ~Cover() {
-    for (auto mounted = mounted_.rbegin(); mounted != mounted_.rend(); ++mounted) {
-      ::umount2(mounted->c_str(), MNT_DETACH);
-    }
-  }
+  Cover(const std::string& parent, const std::string& directory)
+      : layer_(LayerOver(parent), parent), empty_(Empty(directory), directory) {}
 
  private:
-  void Mount(const char* type, const std::string& on, const std::string& options) {
-    if (::mount(type, on.c_str(), type, 0, options.c_str()) != 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot mount ", type, " on ", on));
-    }
-    mounted_.push_back(on);
+  static std::vector<std::string> Empty(const std::string& directory) {
+    fs::create_directories(directory);
+    return Words("-t tmpfs tmpfs -o mode=0755");
   }
 
-  std::vector<std::string> mounted_;
+  Mounted layer_;
+  Mounted empty_;
 };
 
 // containerd and what it starts; all ends with the test.
