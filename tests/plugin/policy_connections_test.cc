@@ -159,7 +159,8 @@ TEST_P(PolicyConnections, EndIfCutEvenIfTheServerSendsOn) {
   }
 }
 
-// An operator's rules for two uplinks rewrite the mark of every connection.
+// Also at a published port of the same number. An operator's rules for two uplinks rewrite the mark
+// of every connection.
 TEST_P(PolicyConnections, StayCutWhateverMarkOthersGiveThem) {
   Node& api =
       Start("prod", "api", Publish({Port(7000, 7000), Port(7000, 7000, "udp")}, DualStack()));
@@ -272,23 +273,6 @@ TEST_P(PolicyConnections, ALaterOneWithTheSamePortsIsNotCut) {
   Apply({});
   EXPECT_TRUE(ask());
   EXPECT_TRUE(ask());
-}
-
-TEST_P(PolicyConnections, EndAtAPublishedPortOfTheSameNumberToo) {
-  Node& api =
-      Start("prod", "api", Publish({Port(7000, 7000), Port(7000, 7000, "udp")}, DualStack()));
-  ServeRows(api);
-  std::deque<Stream> refused;
-  for (const char* const to : {kHostIp4, kHostIp6}) {
-    for (const char* const protocol : {"tcp", "udp"}) {
-      refused.emplace_back(outside(), to, 7000, protocol, "listens");
-    }
-  }
-  Apply({kRowsAlone});
-  EXPECT_THAT(Cut(), HasSubstr("4 connections ended"));
-  for (const Stream& stream : refused) {
-    EXPECT_FALSE(stream.Flows()) << stream.name();
-  }
 }
 
 // With bridge-nf-call-iptables 0 conntrack has never seen them.

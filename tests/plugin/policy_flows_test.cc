@@ -10,12 +10,7 @@ class PolicyFlows : public PolicyWorld {
   [[nodiscard]] json Flows() { return json::parse(Output("policy status -flows -json")); }
 
   bool Connects(const Node& from, const Node& to, int family = 4) {
-    return Ask(from,
-               {.protocol = Protocol::kTcp,
-                .to = AddressOfNode(to, family),
-                .port = 80,
-                .patience = std::chrono::milliseconds(700)})
-        .has_value();
+    return IsAnswered(from, Protocol::kTcp, AddressOfNode(to, family));
   }
 
   // An allocation of namespace dev whose job has any name.

@@ -158,7 +158,7 @@ TEST_F(PolicyLife, AnAllocationThatIsSelectedNoMoreIsOpen) {
   Apply({closed});
   EXPECT_FALSE(Reaches(dev, db));
   EXPECT_TRUE(Reaches(dev, api));
-  EXPECT_THAT(RunLine("policy test -from test -to api -port tcp/80"), Exits(0));
+  EXPECT_THAT(Test("test", "api"), Exits(0));
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
 }
 
@@ -186,14 +186,7 @@ TEST_F(PolicyLife, AllocationsWithoutARecordKeepTheirPolicies) {
   EXPECT_FALSE(Reaches(late_dev, api));
   EXPECT_FALSE(Reaches(dev, api));
   EXPECT_TRUE(Reaches(lb, api));
-  EXPECT_THAT(Run({"policy",
-                   "test",
-                   "-from",
-                   "ns=dev,job=test",
-                   "-to",
-                   AddressOfNode(api),
-                   "-port",
-                   "tcp/80"}),
+  EXPECT_THAT(Test("ns=dev,job=test", AddressOfNode(api)),
               Exits(2, Err(HasSubstr("by other policies"))));
   // The way back that is named.
   for (const Node* const node : {&api, &lb, &dev}) {
@@ -356,42 +349,6 @@ TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddAfterAReboot) {
   Node& api = Start("prod", "again", config);
   Node& dev = Start("dev", "test", config);
   EXPECT_FALSE(Reaches(dev, api));
-}
-
-// Nobody is let in for a moment: a client that is refused by both policies tries all the time, and
-// is refused all the time.
-TEST_F(PolicyLife, ARefusalInOldAndNewPoliciesHoldsDuringApply) {
-  Node& api = Start("prod", "api");
-  Node& dev = Start("dev", "test");
-  Apply({kNamespaces});
-  Sender sender(dev, AddressOfNode(api), "5");
-  for (int round = 0; round < 6; ++round) {
-    Apply({round % 2 == 0 ? kNamespacesByPort : kNamespaces});
-  }
-  const Sender::Tries tries = sender.Stop();
-  EXPECT_EQ(tries.reached, 0);
-  EXPECT_GT(tries.all, 6);
-}
-
-TEST_F(PolicyLife, ApplyWorksWhileAllocationsComeAndGo) {
-  Apply({kNamespaces});
-  std::vector<Process> running;
-  std::vector<std::string> names;
-  for (int i = 0; i < 12; ++i) {
-    Node& node = AddContainer(Cat("c", i));
-    running.push_back(
-        StartPlugin("ADD",
-                    DualStack(),
-                    As(node.name(), node, LabelsOf(i % 2 == 0 ? "prod" : "dev", Cat("j", i)))));
-    if (i % 4 == 3) {
-      Apply({i % 8 == 3 ? Audited() : kNamespaces});
-    }
-  }
-  for (Process& process : running) {
-    const Outcome done = process.Wait();
-    EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
-  }
-  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
 
 }  // namespace

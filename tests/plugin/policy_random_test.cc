@@ -115,8 +115,10 @@ class PolicyRandom : public PolicyWorld, public ::testing::WithParamInterface<in
 
   // ---- connections
 
-  [[nodiscard]] bool Test(const std::string& from, const std::string& to, const std::string& port) {
-    const Outcome says = Run({"policy", "test", "-from", from, "-to", to, "-port", port});
+  [[nodiscard]] bool IsAllowed(const std::string& from,
+                               const std::string& to,
+                               const std::string& port) {
+    const Outcome says = Test(from, to, Cat("-port ", port));
     EXPECT_LE(says.exit_code, 1) << says;
     return says.exit_code == 0;
   }
@@ -140,7 +142,8 @@ class PolicyRandom : public PolicyWorld, public ::testing::WithParamInterface<in
                               .patience = std::chrono::milliseconds(700)})
                              .has_value();
     const std::string port = protocol == Protocol::kTcp ? "tcp/80" : "udp/80";
-    EXPECT_EQ(reaches, Test(source, target, port)) << source << " to " << target << ' ' << port;
+    EXPECT_EQ(reaches, IsAllowed(source, target, port))
+        << source << " to " << target << ' ' << port;
   }
   // A broadcast reaches those on the same bridge that the sender may reach by UDP, unless policies
   // restrict what it sends: they judge a broadcast as a packet to the outside.
@@ -165,7 +168,7 @@ class PolicyRandom : public PolicyWorld, public ::testing::WithParamInterface<in
       // The node reaches all of them: its datagram comes after the broadcast.
       EXPECT_TRUE(Ask(host(), {.protocol = Protocol::kUdp, .to = to.addresses[0], .port = 80}));
       const bool is_heard = to.udp->Heard().size() == 2;
-      EXPECT_EQ(is_heard, Test(from.addresses[0], to.addresses[0], "udp/80"))
+      EXPECT_EQ(is_heard, IsAllowed(from.addresses[0], to.addresses[0], "udp/80"))
           << "broadcast of " << from.addresses[0] << " at " << to.addresses[0];
     }
   }

@@ -14,6 +14,8 @@ class PolicyShown : public PolicyWorld {
     lb_ = &Start("prod", "lb");
     dev_ = &Start("dev", "test");
   }
+  static constexpr const char* kOfFiles = "-port tcp/80 -dir /run/policy.d";
+
   // The cause that inspect names if `from` finds that port 8080 does not answer.
   [[nodiscard]] json CauseFrom(const std::string& from) {
     const Outcome outcome = Run({"inspect", "8080", "-json", "-from", from});
@@ -157,36 +159,22 @@ TEST_F(PolicyShown, InspectNamesTheIngressPolicyOfAnUnpublishedAllocation) {
 TEST_F(PolicyShown, TestKnowsTheAllocationsOfTheNode) {
   StartAll();
   Apply({kNamespaces});
-  const auto ask = [&](const std::string& from, const std::string& to) {
-    return Run({"policy", "test", "-dir", kDirectory, "-from", from, "-to", to, "-port", "tcp/80"});
-  };
   for (const int family : {4, 6}) {
     const std::string api = AddressOfNode(*api_, family);
-    EXPECT_THAT(ask(AddressOfNode(*dev_, family), api),
+    EXPECT_THAT(Test(AddressOfNode(*dev_, family), api, kOfFiles),
                 Exits(1, Out(StartsWith("refused by namespaces at the target"))));
-    EXPECT_THAT(ask("ns=dev,job=test", api), Exits(1));
-    EXPECT_THAT(ask(AddressOfNode(*lb_, family), api),
+    EXPECT_THAT(Test("ns=dev,job=test", api, kOfFiles), Exits(1));
+    EXPECT_THAT(Test(AddressOfNode(*lb_, family), api, kOfFiles),
                 Exits(0, Out(StartsWith("allowed by namespaces#0 at the target"))));
   }
-  EXPECT_THAT(ask(kHostIp4, AddressOfNode(*api_)), Exits(0)) << "it is the node's own";
+  EXPECT_THAT(Test(kHostIp4, AddressOfNode(*api_), kOfFiles), Exits(0)) << "it is the node's own";
   EXPECT_FALSE(Reaches(*dev_, *api_));
   EXPECT_TRUE(Reaches(*lb_, *api_));
 }
 
 TEST_F(PolicyShown, TestKnowsThePrefixesThatCoverLabels) {
   StartAll();
-  const auto ask = [&](const std::string& from) {
-    return Run({"policy",
-                "test",
-                "-dir",
-                kDirectory,
-                "-from",
-                from,
-                "-to",
-                "ns=prod,job=api",
-                "-port",
-                "tcp/80"});
-  };
+  const auto ask = [&](const std::string& from) { return Test(from, "ns=prod,job=api", kOfFiles); };
   const json api = {{"namespace", "prod"}, {"job", "api"}};
   Apply({{{"name", "near"},
           {"to", api},

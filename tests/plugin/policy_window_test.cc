@@ -65,12 +65,9 @@ class PolicyWindow : public PolicyWorld, public ::testing::WithParamInterface<co
     return As("sender", *sender_, LabelsOf("dev", "etl"));
   }
 
-  Outcome MustRunAs(const std::string& name, const std::string& verb, const json& config) {
-    Outcome outcome = RunPlugin(verb, config.dump(), OfSender(), name);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome;
-    return outcome;
+  Outcome OfList(const std::string& name, const std::string& verb, const json& config) {
+    return MustRunAs(name, verb, config, OfSender());
   }
-
   void StartFlood() {
     fs::remove("/run/begun");
     fs::remove("/run/sent");
@@ -152,13 +149,13 @@ TEST_P(PolicyWindow, NothingPassesBetweenTheDelsOfAList) {
                       {"bridge", "nomad"},
                       {"isGateway", true},
                       {"ipam", {{"type", "host-local"}}}});
-  const json result = json::parse(MustRunAs("bridge", "ADD", bridge).out);
+  const json result = json::parse(OfList("bridge", "ADD", bridge).out);
   const json firewall = {
       {"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "firewall"}, {"prevResult", result}};
-  MustRunAs("firewall", "ADD", firewall);
+  OfList("firewall", "ADD", firewall);
   StartFloodAndAwaitIt();
-  MustRunAs("firewall", "DEL", firewall);
-  MustRunAs("bridge", "DEL", bridge);
+  OfList("firewall", "DEL", firewall);
+  OfList("bridge", "DEL", bridge);
   ExpectNothingHeard();
 }
 

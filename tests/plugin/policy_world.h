@@ -91,8 +91,25 @@ class PolicyWorld : public CliWorld {
     Serve(node, Protocol::kUdp, {"::"}, 80, job);
     return node;
   }
+  // A verb of one of the five names.
+  // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
+  Outcome MustRunAs(const std::string& name,
+                    const std::string& verb,
+                    const json& config,
+                    const Variables& variables) {
+    Outcome outcome = RunPlugin(verb, config.dump(), variables, name);
+    EXPECT_EQ(outcome.exit_code, 0) << name << ' ' << outcome;
+    return outcome;
+  }
   [[nodiscard]] std::string AddressOfNode(const Node& node, int family = 4) const {
     return AddressOf(results_.at(node.name()), family);
+  }
+
+  // policy test, of what is in force if `options` name no directory.
+  [[nodiscard]] Outcome Test(const std::string& from,
+                             const std::string& to,
+                             const std::string& options = "-port tcp/80") {
+    return RunLine(Format("policy test -from {} -to {} {}", from, to, options));
   }
 
   // The table without the flows in its sets, which say when they go.
@@ -101,18 +118,19 @@ class PolicyWorld : public CliWorld {
     return std::regex_replace(ListTable(), kFlows, "$1");
   }
 
+  // Whether a new connection from `from` reaches port 80 of an address.
+  [[nodiscard]] static bool IsAnswered(const Node& from, Protocol protocol, const std::string& to) {
+    const auto patience = std::chrono::milliseconds(700);
+    return Ask(from, {.protocol = protocol, .to = to, .port = 80, .patience = patience})
+        .has_value();
+  }
   // Whether a new connection from `from` reaches port 80 of `to`, by each family and protocol: they
   // have to agree.
   [[nodiscard]] bool Reaches(const Node& from, const Node& to) {
     std::set<bool> answers;
     for (const int family : {4, 6}) {
       for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
-        answers.insert(Ask(from,
-                           {.protocol = protocol,
-                            .to = AddressOfNode(to, family),
-                            .port = 80,
-                            .patience = std::chrono::milliseconds(700)})
-                           .has_value());
+        answers.insert(IsAnswered(from, protocol, AddressOfNode(to, family)));
       }
     }
     EXPECT_EQ(answers.size(), 1U) << "families and protocols differ from " << from.name() << " to "
