@@ -19,7 +19,6 @@ class GcLine : public GcWorld {
 };
 
 TEST_F(GcLine, DoesNothingOnABareMachine) {
-  const Snapshot before = TakeSnapshot();
   EXPECT_THAT(Output("gc"), HasSubstr("0 attachments; nothing to take back\n"));
   EXPECT_THAT(Output("gc -dry-run"), HasSubstr("0 attachments; nothing to take back\n"));
 }

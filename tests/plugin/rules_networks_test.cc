@@ -79,6 +79,7 @@ TEST_F(TwoNetworks, LeaveThePortToTheFirstNetwork) {
     second["CNI_IFNAME"] = "eth1";
     const json one_result = Must("ADD", One());
     const json two_result = Attach(two, second);
+    const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
     const auto expect_first = [&, not_to = prefix] {
       for (const char* const set : {"port4", "port6"}) {
         EXPECT_THAT(Elements(set).dump(), Not(HasSubstr(not_to)));
@@ -99,12 +100,16 @@ TEST_F(TwoNetworks, LeaveThePortToTheFirstNetwork) {
 
     Must("DEL", One());
     EXPECT_THAT(Elements("port4").dump(), HasSubstr(prefix));
+    EXPECT_EQ(Answer(), "web") << "the second";
     Must("ADD", One());
     EXPECT_THAT(RunLine("reconcile"), Exits(0, Out("2 attachments; nothing to repair\n")));
     EXPECT_THAT(Elements("port4").dump(), HasSubstr(prefix));
+    EXPECT_EQ(Answer(), "web") << "still the second";
     Detach(two, second);
     EXPECT_THAT(Elements("port4").dump(), HasSubstr("172.26.64."));
+    EXPECT_EQ(Answer(), "web");
     Must("DEL", One());
+    EXPECT_EQ(Answer(), "");
   }
 }
 
@@ -137,20 +142,6 @@ TEST_F(TwoNetworks, ShareABridgeThatTheirAddsRepairSilently) {
                         As("o2", AddContainer("o2"))),
               Exits(0, Err("")));
   EXPECT_THAT(AddressesOn(host(), "nomad"), testing::Contains("10.9.0.1/24"));
-}
-
-TEST_F(TwoNetworks, RemainingNetworkHasThePort) {
-  AddBoth();
-  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
-
-  Must("DEL", One());
-  EXPECT_EQ(Answer(), "web") << "the second";
-  Must("ADD", One());
-  EXPECT_EQ(Answer(), "web") << "still the second";
-  Must("DEL", One());
-  EXPECT_EQ(Answer(), "web");
-  Must("DEL", Two());
-  EXPECT_EQ(Answer(), "");
 }
 
 // The DEL has done its own work. No port can be published without the policies in force.
