@@ -92,12 +92,6 @@ TEST_P(IngressPolicy, IsolatedLetsNeighboursInByAPublishedPort) {
     EXPECT_TRUE(IsSilent(neighbour_, {.to = to, .port = 80})) << to;
     EXPECT_TRUE(IsSilent(neighbour_, {.protocol = Protocol::kUdp, .to = to, .port = 53})) << to;
   }
-}
-
-TEST_P(IngressPolicy, IsolatedHoldsForIpv6) {
-  const json config = DualStack({{"ingressPolicy", "isolated"}});
-  Attach(config, As("a1", container()));
-  Attach(config, As("a2", neighbour_));
   EXPECT_FALSE(Ping(container(), "fd00:26::3"));
   EXPECT_TRUE(Ping(container(), kBridgeIp6));
   EXPECT_TRUE(Ping(container(), kOutsideIp6));

@@ -1,7 +1,7 @@
 // What runtimes really send (fixtures/README.md has the origins), through all that reads it.
+// plugin/nomad_session_test.cc has what becomes of their CNI_ARGS.
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
-#include "tests/support/config.h"
 #include "tests/support/fixture.h"
 #include "tests/support/test.h"
 #include "tests/unit/read_request.h"
@@ -77,34 +77,12 @@ TEST_P(RuntimesConfig, IsUnderstood) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, RuntimesConfig, ValuesIn(kSent));
 
-class RuntimesArguments : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(RuntimesArguments, AreUnderstood) {
-  const cni::Request request = Read(kSent[5], test::ReadFixture("args/" + GetParam()));
-  const config::Config config = config::ParseConfig(request, cni::TypeOf("nomad-bridge"));
-  EXPECT_NE(cni::NameOwner(config.labels, "id"), "container 'id'");
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Fixtures,
-    RuntimesArguments,
-    ValuesIn(test::Words("nomad_add.txt nomad_add_other_order.txt nomad_add_dispatched.txt "
-                         "nomad_add_user_args.txt nomad_add_transparent_proxy.txt "
-                         "nomad_add_dropped_group.txt podman_add.txt")));
-
 TEST(RuntimesArgs, UserArgsMayHaveEqualsSignsAndEmptyValues) {
   const config::Config config =
       config::ParseConfig(Read(kSent[5], test::ReadFixture("args/nomad_add_user_args.txt")),
                           cni::TypeOf("nomad-bridge"));
   EXPECT_THAT(config.labels, Contains(cni::Label{"query", "a=b&c=d"}));
   EXPECT_THAT(config.labels, Contains(cni::Label{"empty", ""}));
-}
-
-TEST(RuntimesArgs, PodmanArgsRequestAnAddressAndAMac) {
-  const config::Config config = config::ParseConfig(
-      Read(kSent[5], test::ReadFixture("args/podman_add.txt")), cni::TypeOf("nomad-bridge"));
-  EXPECT_THAT(config.ipam.requested, ElementsAre(*Ip::Parse("172.26.64.99")));
-  EXPECT_EQ(config.link.mac, Mac::Parse("0a:58:ac:1a:40:63"));
 }
 
 }  // namespace
