@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include "tests/plugin/cli_world.h"
-#include "tests/support/mounted.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {

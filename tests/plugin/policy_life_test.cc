@@ -1,6 +1,4 @@
-// What becomes of policies: applied while allocations run, killed on the way, counted.
-#include <regex>
-
+// What becomes of policies: applied while allocations run, counted, and lost with a reboot.
 #include "tests/plugin/policy_world.h"
 #include "tests/support/mounted.h"
 
