@@ -51,8 +51,8 @@ struct Inspected {
   // Returns why a packet, or its answer, does not arrive; nullopt if no cause was found, or if no
   // connection is in question.
   [[nodiscard]] std::optional<Finding> FindCause() const;
-  // Returns whether the findings explain why the probed connection ended. Then what the probe saw is
-  // a consequence, and its own explanation would mislead.
+  // Returns whether the findings explain why the probed connection ended. Then what the probe saw
+  // is a consequence, and its own explanation would mislead.
   [[nodiscard]] bool Explains(const causes::Diagnosis& diagnosis) const;
 };
 

@@ -187,7 +187,7 @@ TEST_F(Drops, AreNotThoseOfProbes) {
   ExpectNothing();
 }
 
-// With promiscMode the answer comes from the allocation itself, and the neighbour's kernel resets it.
+// With promiscMode the answer comes from the allocation itself. The neighbour's kernel resets it.
 TEST_F(Drops, AreNotThoseOfANeighbourWhoIsAskedForAPublishedPort) {
   AttachTwo({{"ingressPolicy", "isolated"}, {"promiscMode", true}});
   Serve(container(), Protocol::kTcp, {"::"}, 80, "web");

@@ -54,7 +54,7 @@ class DamageWorld : public CliWorld, public ::testing::WithParamInterface<Damage
   [[nodiscard]] bool Answers(const std::string& way);
   // The ways that it stops, and no others.
   void ExpectStopped();
-  // What inspect says if the way is asked about, and where it says that the way ends ("-": nowhere).
+  // Asks about the way. StationOf() returns where it ends; "-": nowhere.
   [[nodiscard]] Outcome Inspect(const std::string& way);
   [[nodiscard]] static json Causes(const Outcome& inspect);
   [[nodiscard]] static std::string StationOf(const Outcome& inspect);
