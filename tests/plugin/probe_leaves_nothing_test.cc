@@ -312,8 +312,9 @@ TEST_F(ProbeWithoutBpf, ReportsWhatItCannotProbe) {
 class DoctorProbe : public ProbeWorld {};
 
 TEST_F(DoctorProbe, ReachesEveryPublishedPort) {
-  EXPECT_THAT(RunLine("doctor -probe ports"),
-              Exits(0, Out(HasSubstr("ok    ports.probe           5 of 5 published ports reached"))));
+  EXPECT_THAT(
+      RunLine("doctor -probe ports"),
+      Exits(0, Out(HasSubstr("ok    ports.probe           5 of 5 published ports reached"))));
   EXPECT_THAT(RunLine("doctor ports").out, Not(HasSubstr("ports.probe")));
   host().Nft(
       "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport 8080 "
