@@ -87,7 +87,11 @@ for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $
               GetParam().reconcile == "names");
     json no_repair = config_;
     no_repair["repairOnCheck"] = false;
-    EXPECT_THAT(Check(no_repair, add_), Exits(GetParam().is_refused ? 1 : 0));
+    const Outcome check = Check(no_repair, add_);
+    EXPECT_THAT(check, Exits(GetParam().is_refused ? 1 : 0));
+    if (GetParam().reconcile == "repairs") {
+      EXPECT_THAT(check, Fails(103, Details(HasSubstr(Says()))));
+    }
   }
 
   // The node's, which no fix may take away.
