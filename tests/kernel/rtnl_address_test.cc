@@ -47,6 +47,30 @@ class RtnlAddress : public World {
   rtnl::Link link_;
 };
 
+// The kernel says when a list has changed while it was read: addresses may be missing in it.
+TEST_F(RtnlAddress, AreAllListedWhileOthersComeAndGo) {
+  std::string come;  // for ip -batch; the first ones go and come again
+  std::string go;
+  std::set<Ip> kept;
+  for (int i = 0; i < 4000; ++i) {
+    const std::string address = Format("10.{}.{}.{}", i < 200 ? 1 : 2, i / 200, i % 200 + 1);
+    come += Format("address add {}/32 dev d0\n", address);
+    if (i < 200) {
+      go += Format("address del {}/32 dev d0\naddress add {}/32 dev d0\n", address, address);
+    } else {
+      kept.insert(Ip::Parse(address).value());
+    }
+  }
+  container().Must({"ip", "-batch", "-"}, come);
+  Process changing = Process::Start({.argv = {"ip", "-batch", "-"},
+                                     .input = Cat(go, go, go, go, go),
+                                     .in_child = [this] { container().Enter(); }});
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(std::ranges::includes(net_.AllAddresses(), kept)) << "list " << i;
+  }
+  EXPECT_EQ(changing.Wait().exit_code, 0);
+}
+
 class RtnlRoute : public RtnlAddress {};
 
 TEST_F(RtnlAddress, HasNoBroadcastAddressInASlash31Or32) {

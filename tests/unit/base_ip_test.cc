@@ -46,6 +46,14 @@ TEST(Cidr, RefusesAnInvalidString) {
   }
 }
 
+TEST(Cidr, OverlapsWithWhatItContainsAndWithWhatContainsIt) {
+  const Cidr wide = *Cidr::Parse("10.8.0.0/16");
+  const Cidr narrow = *Cidr::Parse("10.8.9.0/24");
+  EXPECT_TRUE(wide.Overlaps(narrow));
+  EXPECT_TRUE(narrow.Overlaps(wide));
+  EXPECT_FALSE(narrow.Overlaps(*Cidr::Parse("10.8.10.0/24")));
+}
+
 TEST(Cidr, ContainsOnlyItsOwnFamily) {
   EXPECT_TRUE(Cidr::Parse("10.0.0.0/8")->Contains(*Ip::Parse("10.255.255.255")));
   EXPECT_FALSE(Cidr::Parse("10.0.0.0/8")->Contains(*Ip::Parse("11.0.0.0")));
