@@ -162,7 +162,7 @@ TEST_P(CheckOfDamagedContainer, NamesTheDamageAndDoesNotTouchIt) {
       << "the container's side belongs to itself";
 }
 
-// ---- the host's side: repaired and logged; each damage: repair_damages.cc
+// ---- the host's side: repaired and logged; each damage: fixtures/damages.txt
 
 TEST_F(CheckCommand, PrintsNothingOnStdoutWhenItRepairs) {
   const Snapshot before = TakeSnapshot();

@@ -247,7 +247,7 @@ TEST_F(Doctor, ExitsTwoWithoutRoot) {
   EXPECT_EQ(Execute(LineWithoutRoot({"doctor"})).exit_code, 2);
 }
 
-// ---- what is not broken by a command on the host, as in operate_doctor_fixes_test.cc
+// ---- what is not broken by a command on the host, as in fixtures/damages.txt
 
 TEST_F(Doctor, NamesPortsThatThePublicCanReach) {
   Attach(Publish({Port(9090, 90)}), As("open", AddContainer("open")));

@@ -56,7 +56,7 @@ TEST_F(Reconcile, NamesOnceWhatSeveralNetworksNeed) {
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Out("2 attachments; 1 repaired\n")));
 }
 
-// ---- each thing that CHECK repairs: repair_damages.cc
+// ---- each thing that CHECK repairs: fixtures/damages.txt
 
 // Whose comment is missing, as somebody has added it by hand.
 TEST_F(Reconcile, ReplacesAnElementThatNamesNoOwner) {
