@@ -66,6 +66,10 @@ struct Finding {
 
   friend bool operator==(const Finding&, const Finding&) = default;
 
+  // Returns whether rules or elements of ours are missing, or were changed.
+  [[nodiscard]] bool IsOfRules() const {
+    return area == Area::kTable || area == Area::kStaticRules || area == Area::kElement;
+  }
   // Returns how people can repair it.
   [[nodiscard]] Fix FixNow() const {
     return !is_repairable            ? fix

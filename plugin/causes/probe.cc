@@ -94,7 +94,7 @@ class Run {
     Observer observer;
     std::vector<probe::Sighting> fresh = {};
     Side side = Side::kNode;
-    bool has_both_sides = false;  // then `side` is that of the last marker
+    bool has_both_sides = false;  // client and server are in it: `side` changes with each marker
   };
 
   [[nodiscard]] bool IsTcp() const { return connection_.protocol == Protocol::kTcp; }

@@ -189,7 +189,9 @@ std::function<void()> ProbeSender::Ending(const std::optional<netlink::Netns>& c
     ForgetUnanswered(client, connection_.client_record, connection_.destination);
     // With promiscMode, the answer of a published port comes from the server itself, and the kernel
     // of a client on its bridge resets that.
-    ForgetUnanswered(client, connection_.client_record, connection_.server);
+    if (connection_.IsPublished()) {
+      ForgetUnanswered(client, connection_.client_record, connection_.server);
+    }
     ForgetUnanswered(server, connection_.server_record, connection_.source);
   };
 }

@@ -409,10 +409,8 @@ void CheckContainers(Examination& node) {
 
 // Returns whether all of our rules about the attachment are there.
 bool AreRulesWhole(Examination& node, const Attachment& attachment) {
-  constexpr std::array kOfRules = {Finding::Area::kTable, Finding::Area::kElement};
   return std::ranges::none_of(node.Reconciled().left(), [&](const Finding& each) {
-    const bool is_about = each.owner.empty() || each.owner == attachment.id.container_id;
-    return is_about && Contains(kOfRules, each.area);
+    return each.IsOfRules() && (each.owner.empty() || each.owner == attachment.id.container_id);
   });
 }
 

@@ -111,8 +111,7 @@ class Inspection {
     }
     FindingList found = attachment::ReconcileOne(host_, record_, Mode::kLook).findings.left();
     for (Finding& finding : found) {
-      constexpr std::array kOfRules = {Area::kTable, Area::kStaticRules, Area::kElement};
-      result_.are_rules_whole = result_.are_rules_whole && !Contains(kOfRules, finding.area);
+      result_.are_rules_whole = result_.are_rules_whole && !finding.IsOfRules();
       finding.fix = finding.FixNow();
       finding.ends = MayEnd(finding);
     }
