@@ -1,5 +1,7 @@
 #include "tests/plugin/damage_world.h"
 
+#include <sys/mount.h>
+
 namespace nomad_bridge::test {
 namespace {
 
@@ -32,13 +34,17 @@ std::vector<std::string> Split(const std::string& text, const std::string& by) {
 }
 
 // "fail bridge.ports", "warn drops: inbound has dropped"
-std::vector<std::string> CheckOf(const std::string& words) {
-  static const std::regex kCheck(R"((fail|warn) ([\w.]+)(?:: ?(.*))?)");
+Damage::Check CheckOf(const std::string& words) {
+  static const std::regex kCheck(R"((fail|warn) ([\w.]+)(?:: (.*))?)");
   std::smatch part;
   if (!std::regex_match(words, part, kCheck)) {
     throw std::logic_error(Cat("no check of doctor: ", words));
   }
   return {part.str(1), part.str(2), part.str(3)};
+}
+
+bool IsIn(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
 }
 
 void Read(const std::string& key, const std::string& value, Damage& damage) {
@@ -60,6 +66,8 @@ void Read(const std::string& key, const std::string& value, Damage& damage) {
     damage.before = value;
   } else if (key == "beside:") {
     damage.firewall = value;
+  } else if (key == "ends:") {
+    damage.ends_allocation = true;
   } else {
     damage.remedy = key.substr(0, key.size() - 1);
     damage.fix = value;
@@ -72,7 +80,7 @@ std::vector<Damage> Damages() {
   static const std::string kText = ReadFixture("damages.txt");
   static const std::regex kHead(R"((\w+)( in container)? \$ )");
   static const std::regex kLine(
-      R"((=|stops:|inspect:|doctor:|reconcile:|check:|before:|beside:|fix:|advice:) (.*))");
+      R"((=|stops:|inspect:|doctor:|reconcile:|check:|ends:|before:|beside:|fix:|advice:) (.*))");
   std::vector<Damage> damages;
   std::size_t at = kText.find("\n\n") + 2;
   for (const std::string& block : Split(kText.substr(at, kText.size() - at - 1), "\n\n")) {
@@ -127,21 +135,13 @@ void DamageWorld::SetUp() {
               R"({"cniVersion": "1.1.0", "name": "nomad", "plugins": [{"type": "nomad-bridge"}]})");
   Paste(Cat(kPolicies, GetParam().before));
   StartFirewall(GetParam().firewall);
-  host().Must({"ip", "address", "add", Cat(kSecondIp4, "/24"), "dev", "uplink"});
-  host().Must(Words(Cat("ip route replace default via ", kOutsideIp4, " dev uplink")));
-  host().Must(Words(Cat("ip -6 route replace default via ", kOutsideIp6, " dev uplink")));
-  outside().Must({"ip", "address", "add", Cat(kFarIp4, "/32"), "dev", "lo"});
+  AddWays();
   if (GetParam().before.find("policies") != std::string::npos) {
     neighbour_ = &AddContainer("neighbour");
     Attach(DualStack(), As("neighbour", *neighbour_, Cat(kLabels, "NOMAD_NAMESPACE=dev")));
   }
-  add_ = Attach(
-      config_,
+  AttachPublished(
       {{"CNI_ARGS", Cat(kLabels, "NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=web;NOMAD_ALLOC_ID=alloc-1")}});
-  address_ = AddressOf(add_);
-  veth_ = HostVethOf(add_);
-  Serve(container(), Protocol::kTcp, {"::"}, 80, "hello");
-  Serve(container(), Protocol::kUdp, {"0.0.0.0"}, 80, std::string(3000, 'x'));
   RestoreOperatorsRules();
   before_ = TakeSnapshot();
 }
@@ -151,84 +151,47 @@ void DamageWorld::TearDown() {
   ::umount2("/proc/sys/net/netfilter", MNT_DETACH);
 }
 
-std::string DamageWorld::Filled(std::string text) const {
-  text = std::regex_replace(text, std::regex(R"(\$VETH)"), veth_);
-  return std::regex_replace(text, std::regex(R"(\$ADDRESS)"), address_);
-}
-
-bool DamageWorld::Answers(const std::string& way, std::chrono::milliseconds patience) {
-  if (way == "out" || way == "out6") {
-    const std::string seconds = Format("{}.{}", patience.count() / 1000, patience.count() % 1000);
-    const char* const to = way == "out" ? kOutsideIp4 : kOutsideIp6;
-    return container().Run({"ping", "-c", "1", "-W", seconds, to}).exit_code == 0;
-  }
-  Call call{.to = kHostIp4, .port = 8080, .patience = patience};
-  call.protocol = way == "udp" ? Protocol::kUdp : Protocol::kTcp;
-  call.from = way == "far" ? kFarIp4 : "";
-  call.to = way == "tcp6" ? kHostIp6 : way == "node" ? "127.0.0.1" : call.to;
-  if (way == "second") {
-    call = {.to = kSecondIp4, .port = 8081, .patience = patience};
-  } else if (way == "policy") {
-    call = {.to = address_, .port = 80, .patience = patience};
-  }
-  return Ask(way == "policy" ? *neighbour_ : way == "node" ? host() : outside(), call).has_value();
-}
-
-bool DamageWorld::Answers(const std::string& way) {
-  return Answers(way, std::chrono::milliseconds(1500));
+bool DamageWorld::IsPolicyOpen() {
+  const Call call = {.to = address_, .port = 80, .patience = kShortly};
+  return neighbour_ != nullptr && Ask(*neighbour_, call).has_value();
 }
 
 void DamageWorld::ExpectStopped() {
-  std::vector<std::string> stops = GetParam().stops;
-  const bool are_more = !stops.empty() && stops.back() == "...";
-  for (const std::string way : {"tcp", "tcp6", "udp", "second", "far", "node", "out", "out6"}) {
-    if (std::ranges::find(stops, way) != stops.end()) {
+  const std::vector<std::string>& stops = GetParam().stops;
+  for (const Way way : kWays) {
+    if (IsIn(stops, way)) {
       EXPECT_FALSE(Answers(way, kShortly)) << way;
-    } else if (!are_more) {
+    } else if (!IsIn(stops, "...")) {
       EXPECT_TRUE(Answers(way)) << way;
     }
   }
-  if (neighbour_ != nullptr) {
-    EXPECT_EQ(Answers("policy", kShortly), !stops.empty() && stops.back() == "policy");
-  }
+  EXPECT_EQ(IsPolicyOpen(), IsIn(stops, "policy"));
 }
 
-const std::string& DamageWorld::FirstWay() const {
-  static const std::string kTcp = "tcp";
-  return GetParam().stops.empty() ? kTcp : GetParam().stops.front();
+Way DamageWorld::FirstWay() {
+  const std::vector<std::string>& stops = GetParam().stops;
+  return stops.empty() ? kTcp : Way(stops.front());
 }
 
-Outcome DamageWorld::Inspect(const std::string& way) {
-  return RunLine(Cat("inspect -json ",
-                     way == "tcp6"     ? Cat("8080 -from ", kOutsideIp6)
-                     : way == "far"    ? Cat("8080 -from ", kFarIp4)
-                     : way == "second" ? "8081"
-                                       : "8080"));
+Outcome DamageWorld::Inspect() {
+  return RunLine(Cat("inspect -json ", Question(FirstWay())));
 }
 
-json DamageWorld::Causes(const Outcome& inspect) {
+json DamageWorld::DiagnosisIn(const Outcome& inspect) {
+  return At(inspect.json, "/attachments/0/diagnosis");
+}
+
+json DamageWorld::CausesIn(const Outcome& inspect) {
   const json causes = At(inspect.json, "/attachments/0/diagnosis/causes");
   return causes.is_null() ? json::array() : causes;
 }
 
-std::string DamageWorld::StationOf(const Outcome& inspect) {
-  for (const json& station : At(inspect.json, "/attachments/0/diagnosis/ways/0/stations")) {
-    if (station.at("state") == "failed") {
-      return station.at("name");
-    }
-  }
-  return "-";
-}
-
-bool DamageWorld::NeedsProbe() {
-  return std::ranges::any_of(GetParam().checks,
-                             [](const auto& check) { return check.at(1) == "ports.probe"; });
-}
-
-std::vector<json> DamageWorld::Examine(bool probes) {
+std::vector<json> DamageWorld::Examine() {
+  const bool needs_probe = std::ranges::any_of(
+      GetParam().checks, [](const Damage::Check& check) { return check.id == "ports.probe"; });
+  const Outcome outcome = Run(Words(needs_probe ? "doctor -json -probe" : "doctor -json"),
+                              {{"CNI_PATH", std::nullopt}});
   std::vector<json> found;
-  const Outcome outcome =
-      Run(Words(probes ? "doctor -json -probe" : "doctor -json"), {{"CNI_PATH", std::nullopt}});
   for (const json& each : outcome.json.at("checks")) {
     if (each.at("verdict") != "ok") {
       found.push_back(each);
@@ -246,20 +209,11 @@ void DamageWorld::Break() {
                   Filled(GetParam().command)));
 }
 
-void DamageWorld::Paste(const std::string& fix) {
-  const std::string directory = fs::path(BinaryUnderTest()).parent_path();
-  Must({.argv = {"sh", "-ec", Cat("PATH=/run/stubs:", directory, ":$PATH; ", fix)},
-        .variables = {{"CNI_COMMAND", std::nullopt}}});
-  // A link that was set up has its carrier a moment later.
-  EXPECT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") == "UP"; }));
-}
-
-// As an operator does who reads them. Of two causes with one fix the second has none left.
 void DamageWorld::PasteFixes(json said) {
   constexpr int kMost = 6;
   for (int i = 0; i < kMost; ++i) {
     SCOPED_TRACE(said);
-    std::set<std::string> fixes;
+    std::set<std::string> fixes;  // two causes may have the same
     for (const json& each : said) {
       fixes.insert(each.at("fix").get<std::string>());
     }
@@ -268,7 +222,7 @@ void DamageWorld::PasteFixes(json said) {
       EXPECT_THAT(fix, Not(EndsWith(" ")));
       Paste(fix);
     }
-    said = fixes.empty() ? json() : Causes(Inspect(FirstWay()));
+    said = fixes.empty() ? json() : CausesIn(Inspect());
   }
 }
 
@@ -281,24 +235,26 @@ void DamageWorld::RestoreOperatorsRules() {
 
 void DamageWorld::ExpectHealed() {
   const bool is_repaired = GetParam().reconcile == "repairs";
-  for (const std::string way : {"tcp", "tcp6", "udp", "second", "far", "node", "out", "out6"}) {
+  EXPECT_EQ(HasRecord("alloc-1"), !GetParam().ends_allocation);
+  for (const Way way : kWays) {
     // An IPv6 address that is back is looked for by duplicate address detection first.
-    if ((is_repaired || way == FirstWay()) && HasRecord("alloc-1")) {
+    if ((is_repaired || way == FirstWay()) && !GetParam().ends_allocation) {
       EXPECT_TRUE(Soon([&] { return Answers(way); })) << way;
     }
   }
-  EXPECT_EQ(Causes(Inspect(FirstWay())), json::array());
-  for (const json& each : Examine(NeedsProbe())) {
-    const std::string id = each.at("check");
-    const auto is_it = [&](const auto& check) { return check.at(1) == id; };
+  EXPECT_EQ(CausesIn(Inspect()), json::array());
+  for (const json& each : Examine()) {
     // What was dropped meanwhile is said for five minutes. Other ways may need a fix of their own.
+    const std::string id = each.at("check");
+    const auto is_it = [&](const Damage::Check& check) { return check.id == id; };
     EXPECT_TRUE(id == "drops" || id == "ports.probe" ||
-                !std::ranges::any_of(GetParam().checks, is_it))
+                std::ranges::none_of(GetParam().checks, is_it))
         << each;
   }
   if (is_repaired) {
     EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0, Out(HasSubstr("; nothing to repair\n"))));
     EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
+    EXPECT_FALSE(IsPolicyOpen());
   }
 }
 

@@ -37,16 +37,16 @@ TEST_P(DamagedOnce, IsRepairedByTheAddOfAnother) {
   Detach(other_config_, other_);
   EXPECT_EQ(add.err, "");
   if (IsOfOneAllocation()) {
-    EXPECT_THAT(MustCheck(config_, add_), Err(Repaired()))
+    EXPECT_THAT(MustCheck(ports_, result_), Err(Repaired()))
         << "its owner's affair, and nobody has taken it for repaired";
   }
   ExpectRepaired();
 }
 
 TEST_P(DamagedOnce, IsRepairedByCheck) {
-  EXPECT_THAT(MustCheck(config_, add_), Err(Repaired()));
+  EXPECT_THAT(MustCheck(ports_, result_), Err(Repaired()));
   ExpectRepaired();
-  EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
+  EXPECT_EQ(Check(ports_, result_).err, "") << "there was something left to repair";
 }
 
 // One of each kind: all rules, an element, a rule of iptables, a link, a setting, a file.
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Some,
 class DamagedRules : public DamagedOnce {};
 
 TEST_P(DamagedRules, AreRepairedByGc) {
-  EXPECT_THAT(MustRun("GC", WithValid({"alloc-1"}, config_)), Err(Repaired()));
+  EXPECT_THAT(MustRun("GC", WithValid({"alloc-1"}, ports_)), Err(Repaired()));
   ExpectRepaired();
 }
 

@@ -26,42 +26,34 @@ for link in /run/NetworkManager/devices/*; do echo managed=false >\$link; done
 END
 for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $name; done)",
                  "sh",
-                 config_.dump()});
+                 ports_.dump()});
   }
 
   [[nodiscard]] std::string Says() const { return Filled(GetParam().says); }
 
   void ExpectInspectSaysIt() {
-    const Outcome inspect = Inspect(FirstWay());
-    said_ = Causes(inspect);
+    const Outcome inspect = Inspect();
+    said_ = CausesIn(inspect);
     if (GetParam().station.empty()) {
       EXPECT_EQ(said_, json::array());
       return;
     }
     EXPECT_EQ(inspect.exit_code, 1) << inspect;
     EXPECT_THAT(At(said_, "/0/what").get<std::string>(), HasSubstr(Says()));
-    EXPECT_EQ(StationOf(inspect), GetParam().station) << inspect;
-    if (GetParam().station != "-") {
-      EXPECT_NE(At(inspect.json, "/attachments/0/diagnosis/cause"), nullptr);
-    }
+    const bool ends = GetParam().station != "-";
+    EXPECT_EQ(FailedStation(DiagnosisIn(inspect)), ends ? GetParam().station : "") << inspect;
+    EXPECT_TRUE(!ends || !DiagnosisIn(inspect).at("cause").is_null()) << inspect;
   }
 
   void ExpectDoctorSaysIt() {
-    const std::vector<json> found = Examine(NeedsProbe());
-    std::vector<std::string> is;
-    std::vector<std::string> expected;
-    for (const json& each : found) {
-      is.push_back(
-          Cat(each.at("verdict").get<std::string>(), ' ', each.at("check").get<std::string>()));
-    }
-    for (const std::vector<std::string>& check : GetParam().checks) {
-      expected.push_back(Cat(check.at(0), ' ', check.at(1)));
-    }
-    ASSERT_EQ(is, expected) << json(found);
+    const std::vector<json> found = Examine();
+    ASSERT_EQ(found.size(), GetParam().checks.size()) << json(found);
     for (std::size_t i = 0; i < found.size(); ++i) {
-      const std::string& other = GetParam().checks[i].at(2);
+      const Damage::Check& check = GetParam().checks[i];
+      EXPECT_EQ(found[i].at("check"), check.id);
+      EXPECT_EQ(found[i].at("verdict"), check.verdict);
       EXPECT_THAT(found[i].at("what").get<std::string>(),
-                  HasSubstr(other.empty() ? Says() : Filled(other)));
+                  HasSubstr(check.what.empty() ? Says() : Filled(check.what)));
     }
     if (said_.empty()) {
       said_ = found;
@@ -70,11 +62,11 @@ for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $
 
   void ExpectMetricsCountIt() {
     const Outcome metrics = Run({"metrics"}, {{"CNI_PATH", std::nullopt}});
-    for (const std::vector<std::string>& check : GetParam().checks) {
-      if (check.at(1) != "ports.probe") {  // metrics send nothing
+    for (const Damage::Check& check : GetParam().checks) {
+      if (check.id != "ports.probe") {  // metrics send nothing
         EXPECT_THAT(metrics.out,
                     ::testing::ContainsRegex(Format(
-                        "\\{check=\"{}\",verdict=\"{}\"\\} [1-9]", check.at(1), check.at(0))));
+                        "\\{check=\"{}\",verdict=\"{}\"\\} [1-9]", check.id, check.verdict)));
       }
     }
   }
@@ -85,28 +77,22 @@ for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $
     EXPECT_THAT(outcome, Exits(is_found ? 1 : 0, Out(HasSubstr(is_found ? Says() : "nothing"))));
     EXPECT_EQ(outcome.out.find("cannot be repaired") != std::string::npos,
               GetParam().reconcile == "names");
-    json no_repair = config_;
+    json no_repair = ports_;
     no_repair["repairOnCheck"] = false;
-    const Outcome check = Check(no_repair, add_);
+    const Outcome check = Check(no_repair, result_);
     EXPECT_THAT(check, Exits(GetParam().is_refused ? 1 : 0));
     if (GetParam().reconcile == "repairs") {
       EXPECT_THAT(check, Fails(103, Details(HasSubstr(Says()))));
     }
   }
 
-  // The node's, which no fix may take away.
-  [[nodiscard]] std::string DefaultRoutes() {
-    return Cat(host().Must(Words("ip route show default")),
-               host().Must(Words("ip -6 route show default")));
-  }
-
   void Heal() {
     EXPECT_THAT(At(said_, Cat("/0/", GetParam().remedy)).get<std::string>(),
                 HasSubstr(Filled(GetParam().fix)));
     if (GetParam().remedy == "fix") {
-      const std::string kept = DefaultRoutes();
+      const std::string kept = Kept();
       PasteFixes(said_);
-      EXPECT_EQ(DefaultRoutes(), kept);
+      EXPECT_EQ(Kept(), kept);
       RestoreOperatorsRules();
       ExpectHealed();
     }

@@ -17,7 +17,7 @@ class PastedFix : public ProbeWorld {
   }
 
   [[nodiscard]] bool IsOtherOpen() {
-    const char* const to = GetParam().way == Way::kTcp6 ? kHostIp6 : kHostIp4;
+    const char* const to = GetParam().way == kTcp6 ? kHostIp6 : kHostIp4;
     return Ask(outside(), {.to = to, .port = kOtherPort, .patience = kPatience}).has_value();
   }
 
@@ -34,7 +34,7 @@ TEST_P(PastedFix, OpensNothingElseAndLasts) {
   ASSERT_FALSE(Answers(GetParam().way, kPatience));
   PasteFixes(GetParam().way);
   EXPECT_TRUE(Answers(GetParam().way));
-  EXPECT_NE(Answers(Way::kFar, kPatience), is_far_closed);
+  EXPECT_NE(Answers(kFar, kPatience), is_far_closed);
   EXPECT_NE(IsOtherOpen(), is_other_closed);
 
   Node& next = AddContainer("next");
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
          "-j DROP",
          "far other"},
         {"Port6", "ip6tables -I FORWARD -p tcp --dport 80:81 -j DROP", "other", kTcp6},
-        {"PortOfAnAddress", "iptables -I FORWARD -d ADDRESS -p tcp --dport 80 -j DROP", ""},
+        {"PortOfAnAddress", "iptables -I FORWARD -d $ADDRESS -p tcp --dport 80 -j DROP", ""},
         {"PortBehindABlocklist",
          "nft 'table inet mine { chain f { type filter hook forward priority 10; ip saddr "
          "203.0.113.5 drop; tcp dport 80-81 drop; }; }'",

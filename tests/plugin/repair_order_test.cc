@@ -33,7 +33,7 @@ const LockNames kLocks =
 // Both ends go at once, by a child of the command, while we look at one after the other.
 const std::string kNoLink = " -veth -veth-in-bridge -veth-up -eth0 -eth0-up -address -route";
 
-// The text of `changes`, with those that are one to the kernel in the order of kNoLink.
+// Returns `changes` as one text. The kernel removes the facts of kNoLink at once: they are sorted.
 std::string TextOf(Facts changes) {
   const Facts no_link = Words(kNoLink);
   const auto place = [&](const std::string& fact) { return std::ranges::find(no_link, fact); };
@@ -122,7 +122,7 @@ LockNames Differences(const Guarded& before, const Guarded& after) {
   return different;
 }
 
-// Sees whether whoever changes what a lock guards holds the lock.
+// Checks that a command holds the lock of what it changes.
 class LockWatch {
  public:
   // To be called before each call.

@@ -61,11 +61,10 @@ json Still(json object) {
   return object;
 }
 
-// Returns whether the set or counter is about dropped packets (firewall/drops.h). A container sends
-// some by itself, at an unknown time: they are dropped if a test has just broken the rules.
+// Returns whether the set notes dropped packets (firewall/drops.h). A container sends some by
+// itself, at an unknown time: they are dropped if a test has just broken the rules.
 bool IsOfDrops(const std::string& name) {
-  return name.find("_drops") != name.npos || name == "sourceCheck" || name == "inbound" ||
-         name == "ingressPolicy";
+  return name.find("_drops") != name.npos;
 }
 
 bool IsMemory(const fs::path& path) {
